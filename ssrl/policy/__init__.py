@@ -1,0 +1,1 @@
+"""The policy: loading a model by name, its samplers, and the log-probabilities of its tokens."""

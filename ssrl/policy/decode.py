@@ -1,0 +1,116 @@
+"""A KV cache for sampling many continuations at once: the common beginning of all prompts is kept and attended to once.
+
+Attention of one new token runs over two stretches of keys, the shared prefix and the sequence's own tokens, under one softmax.
+Keys of the shared prefix are read once for the whole batch instead of once a sequence, and are never copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
+
+from ssrl.errors import UserError
+
+ATTENTION = "ssrl_shared_prefix"
+
+
+@dataclass(slots=True)
+class SharedPrefixCache:
+    """Keys and values by layer. It stands in for a transformers cache in a model's forward.
+
+    Shapes: prefix [Hkv, C, D]; own [B, Hkv, S, D] of which the first `length` positions are filled. Own sequences are aligned at
+    their ends (left-padded), so all of them write the same position; `visible` [B, S] says which positions hold tokens.
+    """
+
+    capacity: int
+    length: int = 0
+    visible: Tensor | None = None
+    prefix: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    own: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+        """Append [B, Hkv, Q, D]; returns the filled part of the own keys and values."""
+        if self.visible is None:  # the shared prefix is being read
+            self.prefix.append((key[0], value[0]))
+            return key, value
+        if layer == len(self.own):
+            shape = (key.shape[0], key.shape[1], self.capacity, key.shape[3])
+            self.own.append((key.new_zeros(shape), value.new_zeros(shape)))
+        keys, values = self.own[layer]
+        end = self.length + key.shape[2]
+        keys[:, :, self.length : end], values[:, :, self.length : end] = key, value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def get_seq_length(self, layer: int = 0) -> int:
+        return self.length
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sequences only; also repeats a sequence for its samples."""
+        self.own = [(keys[rows], values[rows]) for keys, values in self.own]
+        self.visible = self.visible[rows]
+
+
+def attend(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float,
+    dropout: float = 0.0, shared: SharedPrefixCache | None = None, **kwargs: object,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """transformers' attention function over a SharedPrefixCache. query [B, H, Q, D] -> [B, Q, H, D]."""
+    if shared is None:
+        raise RuntimeError(f"attention {ATTENTION!r} runs only under ssrl.policy.decode.step")
+    if shared.visible is None:
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2), None
+    batch, heads, new, dim = query.shape
+    kv_heads = key.shape[1]
+    share = heads // kv_heads  # query heads that read one key head
+    grouped = query.reshape(batch, kv_heads, share * new, dim) * scaling
+    own = grouped @ key.transpose(2, 3)  # [B, Hkv, share * Q, S]
+    own = own.view(batch, kv_heads, share, new, -1).masked_fill(~_visible(shared, new)[:, None, None], float("-inf")).flatten(2, 3)
+    if shared.prefix:
+        prefix_key, prefix_value = shared.prefix[module.layer_idx]
+        flat = grouped.transpose(0, 1).reshape(kv_heads, -1, dim)  # one matrix product for the whole batch
+        common = (flat @ prefix_key.transpose(1, 2)).view(kv_heads, batch, share * new, -1).transpose(0, 1)
+        weights = torch.cat([common, own], dim=-1).softmax(-1, dtype=torch.float32).to(query.dtype)
+        common, own = weights.split([common.shape[-1], own.shape[-1]], dim=-1)
+        out = own @ value
+        out += (common.transpose(0, 1).reshape(kv_heads, batch * share * new, -1) @ prefix_value).view(kv_heads, batch, -1, dim).transpose(0, 1)
+    else:
+        out = own.softmax(-1, dtype=torch.float32).to(query.dtype) @ value
+    return out.view(batch, heads, new, dim).transpose(1, 2), None
+
+
+AttentionInterface.register(ATTENTION, attend)
+
+
+def _visible(shared: SharedPrefixCache, new: int) -> Tensor:
+    """[B, Q, S]: which own positions each new token may see."""
+    end = shared.length + new
+    seen = shared.visible[:, None, :end].expand(-1, new, -1)
+    if new == 1:
+        return seen
+    position = torch.arange(end, device=seen.device)
+    # a padded position sees itself alone: its output is never used, but it must not be NaN
+    own = position[shared.length :, None]
+    return (seen & (position <= own)) | (position == own)
+
+
+def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positions: Tensor) -> Tensor:
+    """One forward over new tokens [B, Q] at their positions [B, Q]; returns hidden states [B, Q, H] and advances the cache."""
+    hidden = model.get_decoder()(input_ids=ids, position_ids=positions, past_key_values=shared, use_cache=True, shared=shared).last_hidden_state
+    if shared.visible is not None:
+        shared.length += ids.shape[1]
+    return hidden
+
+
+def check_supported(model: PreTrainedModel) -> None:
+    """Sampling in process needs full causal attention in every layer and transformers' attention interface."""
+    config = model.config
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"} or not getattr(model, "_supports_attention_backend", False):
+        raise UserError(
+            f"rollout=hf supports models with full attention in every layer; {config.model_type} has {', '.join(sorted(kinds))}; "
+            "use a Llama, Qwen2 or Qwen3 model"
+        )

@@ -1,0 +1,48 @@
+"""Log-probabilities and entropies of chosen tokens, without ever holding logits of all tokens at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+def token_logprobs(hidden: Tensor, head: nn.Module, target: Tensor, *, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
+    """log softmax(head(hidden) / temperature) at the target tokens, and the full-vocabulary entropies.
+
+    Args:
+        hidden: [M, H] hidden states that predict the targets.
+        head: the output embedding, H -> V.
+        target: [M] token ids.
+        temperature: of the sampling; greedy (0) means log-probabilities at 1.
+        chunk: most tokens whose logits exist at one time; where M is larger, they are recomputed in the backward pass.
+
+    Returns:
+        [M] float32 log-probabilities with gradient, [M] float32 entropies in nats without.
+    """
+    scale = temperature or 1.0
+
+    def one(hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        logp = torch.log_softmax(head(hidden).float() / scale, dim=-1)
+        with torch.no_grad():
+            entropy = -(logp.exp() * logp).sum(-1)
+        return logp.gather(1, target[:, None])[:, 0], entropy
+
+    if len(target) <= chunk:
+        return one(hidden, target)
+    parts = [
+        checkpoint(one, h, t, use_reentrant=False) if torch.is_grad_enabled() else one(h, t)
+        for h, t in zip(hidden.split(chunk), target.split(chunk), strict=True)
+    ]
+    logps, entropies = zip(*parts, strict=True)
+    return torch.cat(logps), torch.cat(entropies)
+
+
+def row_logprobs(
+    model: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor, target: Tensor, *, temperature: float, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """`token_logprobs` of a packed row: ids and positions [L], mask [L, L], source and target [M]."""
+    output = model.get_decoder()(
+        input_ids=ids[None], position_ids=positions[None], attention_mask=mask[None, None], use_cache=False
+    )
+    return token_logprobs(output.last_hidden_state[0, source], model.get_output_embeddings(), target, temperature=temperature, chunk=chunk)

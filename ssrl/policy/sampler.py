@@ -1,0 +1,195 @@
+"""Sampling with transformers, in process: requests in, exact tokens and log-probabilities out."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
+from ssrl.policy.packed import pack_linears, repack
+from ssrl.types import Completion, Finish, Request, Sampling
+
+_COMPACT_BELOW = 0.8  # drop finished sequences from the batch once fewer than this share is left
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """A request while it is being continued."""
+
+    request: Request
+    index: int
+    draw: random.Random
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+    finish: Finish | None = None
+
+
+class TransformersSampler:
+    """Continues sequences with a KV cache, at most `batch` at a time, and drops finished ones from the batch.
+
+    Every request draws its tokens from its own generator, one number a token, so results do not depend on what else is in the
+    batch (up to rounding of the matrix products). The sampler works on its own copy of the weights in `dtype`, or on the policy's
+    own weights where type and layout are the same.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end_ids: frozenset[int], *, batch: int = 256, dtype: torch.dtype
+    ) -> None:
+        check_supported(model)
+        self.source, self.tokenizer, self.end_ids, self.batch = model, tokenizer, end_ids, batch
+        self.dtype = dtype
+        self.model: PreTrainedModel | None = None
+        self.publish()
+
+    def publish(self) -> None:
+        """Take over the policy's weights as they are now; adapters are merged into them."""
+        with torch.no_grad():
+            if self.model is None:
+                self.model = _frozen_copy(self.source, self.dtype)
+                pack_linears(self.model)
+            else:
+                repack(self.model, merged_weights(self.source))
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        for request in requests:
+            if request.max_new_tokens < 1:
+                raise ValueError(f"a request needs room for at least one new token, found max_new_tokens={request.max_new_tokens}")
+        results: list[Completion | None] = [None] * len(requests)
+        order = sorted(range(len(requests)), key=lambda i: requests[i].prompt_ids)  # equal prompts side by side
+        for start in range(0, len(order), self.batch):
+            sequences = [_Sequence(request=requests[i], index=i, draw=random.Random(requests[i].seed)) for i in order[start : start + self.batch]]
+            self._continue(sequences)
+            for s in sequences:
+                entropies = tuple(s.entropies) if s.request.want_entropy else None
+                results[s.index] = Completion(ids=tuple(s.ids), logprobs=tuple(s.logprobs), finish=s.finish, entropies=entropies)
+        return results
+
+    def _continue(self, sequences: list[_Sequence]) -> None:
+        device = self.source.device
+        cache, hidden, positions = self._read_prompts(sequences, device)
+        active = list(sequences)
+        rows = list(range(len(active)))  # row of the cache that belongs to each active sequence
+        while active:
+            new_ids = self._draw(active, hidden[torch.tensor(rows, device=device)])
+            keep = [i for i, (s, token) in enumerate(zip(active, new_ids, strict=True)) if not self._finished(s, token)]
+            active, rows, new_ids = [active[i] for i in keep], [rows[i] for i in keep], [new_ids[i] for i in keep]
+            if not active:
+                return
+            if len(active) < _COMPACT_BELOW * cache.visible.shape[0]:
+                selected = torch.tensor(rows, device=device)
+                cache.select(selected)
+                positions, rows = positions[selected], list(range(len(active)))
+            ids = torch.zeros(cache.visible.shape[0], dtype=torch.long, device=device)
+            ids[torch.tensor(rows, device=device)] = torch.tensor(new_ids, device=device)
+            cache.visible[:, cache.length] = True
+            hidden = step(self.model, cache, ids[:, None], positions[:, None])[:, -1]
+            positions = positions + 1
+
+    def _read_prompts(self, sequences: list[_Sequence], device: torch.device) -> tuple[SharedPrefixCache, Tensor, Tensor]:
+        """Fill the cache with the prompts, each distinct one once; returns the last hidden states [B, H] and the next positions [B]."""
+        prompts = [s.request.prompt_ids for s in sequences]
+        distinct = list(dict.fromkeys(prompts))
+        common = _common_prefix(distinct)
+        tails = [prompt[common:] for prompt in distinct]
+        longest = max(map(len, tails))
+        cache = SharedPrefixCache(capacity=longest + max(s.request.max_new_tokens for s in sequences))
+        if common:
+            step(self.model, cache, torch.tensor([distinct[0][:common]], device=device), torch.arange(common, device=device)[None])
+        pad = torch.tensor([longest - len(tail) for tail in tails], device=device)
+        ids = torch.tensor([[0] * (longest - len(tail)) + list(tail) for tail in tails], device=device)
+        cache.visible = torch.arange(cache.capacity, device=device) >= pad[:, None]
+        positions = common + (torch.arange(longest, device=device) - pad[:, None]).clamp(min=0)
+        hidden = step(self.model, cache, ids, positions)[:, -1]
+        row_of = {prompt: i for i, prompt in enumerate(distinct)}
+        rows = torch.tensor([row_of[prompt] for prompt in prompts], device=device)
+        cache.select(rows)
+        return cache, hidden[rows], positions[rows, -1] + 1
+
+    def _draw(self, active: list[_Sequence], hidden: Tensor) -> list[int]:
+        """The next token of each active sequence, with its log-probability (and entropy) noted."""
+        logits = self.model.get_output_embeddings()(hidden).float()
+        samplings = [s.request.sampling for s in active]
+        temperature = torch.tensor([x.temperature or 1.0 for x in samplings], device=logits.device)
+        logp = torch.log_softmax(logits / temperature[:, None], dim=-1)
+        uniform = torch.tensor([s.draw.random() for s in active], dtype=torch.float64, device=logits.device)
+        chosen = choose(logp, samplings, uniform)
+        logprobs = logp.gather(1, chosen[:, None])[:, 0].tolist()
+        if any(s.request.want_entropy for s in active):
+            for s, entropy in zip(active, (-(logp.exp() * logp).nansum(-1)).tolist(), strict=True):
+                s.entropies.append(entropy)
+        for s, logprob in zip(active, logprobs, strict=True):
+            s.logprobs.append(logprob)
+        return chosen.tolist()
+
+    def _finished(self, s: _Sequence, token: int) -> bool:
+        s.ids.append(token)
+        if token in self.end_ids:
+            s.finish = Finish.EOS
+        elif s.request.stop and self._holds_stop(s):
+            s.finish = Finish.STOP
+        elif len(s.ids) >= s.request.max_new_tokens:
+            s.finish = Finish.LENGTH
+        return s.finish is not None
+
+    def _holds_stop(self, s: _Sequence) -> bool:
+        """Whether the new token completed a stop string: the tail is long enough for any, since a token is at least one byte."""
+        tail = self.tokenizer.decode(s.ids[-max(map(len, s.request.stop)) - 1 :])
+        return any(stop in tail for stop in s.request.stop)
+
+
+def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tensor:
+    """Draw one token a row by inverting the cumulative distribution, or the most likely one at temperature 0.
+
+    Args:
+        logp: [B, V] log-probabilities at each row's temperature.
+        uniform: [B] float64 numbers in [0, 1), one a row.
+
+    Returns:
+        [B] token ids. Top-k and top-p leave the smallest set of most likely tokens that satisfies both; ties go to the lower id.
+    """
+    greedy = torch.tensor([x.temperature == 0 for x in samplings], device=logp.device)
+    top_k = torch.tensor([x.top_k or logp.shape[1] for x in samplings], device=logp.device)
+    top_p = torch.tensor([x.top_p for x in samplings], device=logp.device)
+    probability = logp.exp()
+    if bool((top_p < 1).any() or (top_k < logp.shape[1]).any()):
+        ranked, order = probability.sort(dim=-1, descending=True, stable=True)
+        before = ranked.cumsum(-1) - ranked
+        dropped = (before >= top_p[:, None]) | (torch.arange(logp.shape[1], device=logp.device) >= top_k[:, None])
+        dropped[:, 0] = False
+        probability = torch.zeros_like(probability).scatter(1, order, ranked.masked_fill(dropped, 0.0))
+    cumulative = probability.double().cumsum(-1)
+    target = uniform * cumulative[:, -1]
+    drawn = torch.searchsorted(cumulative, target[:, None], right=True)[:, 0]  # right: never a token of probability 0
+    return torch.where(greedy, logp.argmax(-1), drawn.clamp(max=logp.shape[1] - 1))
+
+
+def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The plain model's weights by name, with adapters (if any) merged in."""
+    if not hasattr(model, "peft_config"):
+        return dict(model.state_dict())
+    merged = copy.deepcopy(model).merge_and_unload()
+    return dict(merged.state_dict())
+
+
+def _frozen_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    plain = copy.deepcopy(model)
+    if hasattr(plain, "peft_config"):
+        plain = plain.merge_and_unload()
+    plain = plain.to(dtype).eval().requires_grad_(False)
+    plain.config._attn_implementation = ATTENTION
+    return plain
+
+
+def _common_prefix(prompts: Sequence[tuple[int, ...]]) -> int:
+    """Length of the beginning that all share, leaving each at least one token of its own."""
+    first, last = min(prompts), max(prompts)
+    limit = min(map(len, prompts)) - 1
+    return next((i for i in range(limit) if first[i] != last[i]), limit)

@@ -1,0 +1,1 @@
+"""The episode loop, and the packing of its rollouts into rows of tokens."""

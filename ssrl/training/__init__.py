@@ -1,0 +1,1 @@
+"""The Lightning module, its data and its callbacks."""
