@@ -1,5 +1,5 @@
-"""The one exception that is shown to a user as a sentence, without a traceback."""
+"""Errors that a user can act on."""
 
 
 class UserError(Exception):
-    """Bad input: the message says what was found, what was expected, and what to type."""
+    """One clear sentence: the value found, what was expected, what to type."""
