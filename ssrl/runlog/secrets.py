@@ -1,0 +1,17 @@
+"""Values of secret environment variables never reach a file of the run."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_SHORTEST = 8  # shorter values would blank out ordinary words
+
+
+def redact(text: str) -> str:
+    """`text` with the value of every environment variable named like a secret (`…_KEY`, `…_TOKEN`, …) replaced by `<NAME>`."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
+            text = text.replace(value, f"<{name}>")
+    return text
