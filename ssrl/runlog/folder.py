@@ -121,7 +121,10 @@ class RunFolder:
         return truncate_metrics(self.metrics_path, step)
 
     def rewind(self, step: int) -> None:
-        """Makes the records those of a run that has just done `step` steps, so that no step appears twice when it continues."""
+        """Makes the records those of a run that has just done `step` steps, so that no step appears twice when it continues.
+
+        -1 stands for a run that begins anew and also drops the records of step 0, before training.
+        """
         self.truncate_metrics(step)
         self.rollouts.drop_after(step)
 

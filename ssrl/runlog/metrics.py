@@ -23,14 +23,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    torn = lines.pop()  # empty where the file ends with a newline, as it should
+    lines.pop()  # empty where the file ends with a newline, and torn where it does not
     rows = []
     for number, line in enumerate(lines, 1):
         try:
             rows.append(json.loads(line))
         except ValueError as error:
-            if number == len(lines) and not torn:
-                break
             raise UserError(f"line {number} of {path} is not JSON ({error}); remove that line") from error
     return rows
 

@@ -72,7 +72,7 @@ def open_mirrors(
     if unknown:
         raise UserError(f"logger.names has {unknown[0]!r}; known mirrors are {', '.join(NAMES)}: type e.g. logger.names=[csv]")
     for name in names:
-        if name != "csv" and find_spec(name) is None:
+        if name != "csv" and not _installed(name):
             raise UserError(f'logger.names has {name}, which is not installed; type: pip install "ssrl[{name}]"')
     folder = folder.resolve()
     config = plain(config_dict)
@@ -85,6 +85,12 @@ def open_mirrors(
 def wandb_id(folder: Path) -> str:
     """W&B's run id: the run folder's name and its seed, so that a run that continues goes on as the same W&B run."""
     return re.sub(r"[^\w.+-]", "-", f"{folder.parent.name}-{folder.name}")[-_LONGEST_ID:]
+
+
+def _installed(package: str) -> bool:
+    spec = find_spec(package)
+    # W&B writes to a folder `wandb`, which Python takes for a package without files when it lies in the working directory
+    return spec is not None and spec.origin is not None
 
 
 def _make(name: str, folder: Path, run_name: str, project: str, wandb_mode: str) -> Any:
