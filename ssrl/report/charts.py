@@ -48,15 +48,14 @@ class Frame:
 
 
 def frame(series: Sequence[Series], width: int, height: int) -> Frame:
-    """Ranges that hold all points; values that are never negative start at zero."""
+    """Ranges that hold all points: steps from 0, and values from 0 where none is negative."""
     steps = [x for line in series for x, _ in line.points] or [0.0]
     values = [y for line in series for _, y in line.points] or [0.0]
     low, high = min(values), max(values)
     if high == low:
         high, low = high + (abs(high) or 1.0) * 0.5, low - (abs(low) or 1.0) * 0.5
     marks = ticks(0.0 if min(values) >= 0 else low, high)
-    x_low, x_high = min(steps), max(steps)
-    return Frame(x=(x_low, x_high if x_high > x_low else x_low + 1), y=(marks[0], marks[-1]), width=width, height=height)
+    return Frame(x=(0.0, max(1.0, *steps)), y=(marks[0], marks[-1]), width=width, height=height)
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:

@@ -35,10 +35,14 @@ def choose(folder: Path, most: int = MOST_ROLLOUTS, most_bytes: int = MOST_BYTES
     files = rollout_files(folder / "rollouts")
     splits = dict.fromkeys(split for split, _, _ in files)
     taken = [file for split in splits for file in spread([file for file in files if file[0] == split], _STEPS_PER_SPLIT)]
-    each = max(1, most // max(1, len(taken)))
-    records = []
+    each = -(-most // max(1, len(taken)))
+    read = []
     for split, _, path in sorted(taken, key=lambda file: (file[1], file[0])):
-        records += [packed(item, split) for item in islice(read_rollouts(path), each)]
+        read.append([packed(item, split) for item in islice(read_rollouts(path), 3 * each)])
+    while sum(map(len, read)) > most:  # small files are shown whole; what they leave goes to the large ones
+        longest = max(map(len, read))
+        read = [part[: longest - 1] for part in read]
+    records = [item for part in read for item in part]
     sizes = [len(dumps(item).encode()) for item in records]
     keep = list(range(len(records)))
     while sum(sizes[index] for index in keep) > most_bytes and len(keep) > 1:

@@ -114,6 +114,6 @@ def _keys_of(name: str, keys: Sequence[str]) -> list[str]:
 def _series(rows: Sequence[Mapping[str, Any]], key: str, colour: int) -> Series:
     points = tuple((row["step"], float(row[key])) for row in rows if isinstance(row.get(key), (int, float)))
     validation = key.startswith("val/")
-    label = " ".join(key.split("/")[:2]) if validation else key.split("/")[0] if key.startswith("train/") else key.split("/")[-1]
+    label = " ".join(key.split("/")[:2]) if validation else "train"
     window = 1 if validation or len(points) < _SMOOTH_FROM else max(3, len(points) // 20 * 2 + 1)
     return Series(label=label, points=points, colour=colour, dots=validation, window=window)

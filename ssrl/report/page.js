@@ -127,7 +127,7 @@ function searchOf(search) {
     box.append(make("p", {}, "no engine answered: the policy wrote the information itself"));
     return box;
   }
-  box.append(make("p", {}, `${result.status}, ${result.documents.length} documents, ${result.cached ? "from the cache" : number(result.latency_s) + " s"}`));
+  box.append(make("p", {}, `${result.status}, ${result.documents.length} document${result.documents.length === 1 ? "" : "s"}, ${result.cached ? "from the cache" : number(result.latency_s) + " s"}`));
   if (result.error) box.append(make("p", { class: "bad" }, result.error));
   for (const item of result.documents) {
     box.append(make("details", {}, make("summary", {}, item.title || item.id || "document",
@@ -137,10 +137,10 @@ function searchOf(search) {
 }
 
 function fact(label, value) {
-  return [label + " ", make("b", {}, value), "  "];
+  return make("span", {}, label + " ", make("b", {}, value));
 }
 
-function open(index, scroll = false) {
+function open(index, scroll = false, remember = true) {
   const rollout = rollouts[index];
   if (!rollout) return;
   current = index;
@@ -155,8 +155,8 @@ function open(index, scroll = false) {
   byId("view").hidden = false;
   byId("view-question").textContent = rollout.question;
   byId("view-facts").replaceChildren(
-    ...fact("answer", rollout.answer ?? "none"), ...fact("gold", rollout.gold), ...fact("step", rollout.step), ...fact("split", rollout.split),
-    ...fact("sample", rollout.sample), ...fact("status", rollout.status), ...fact("tokens", `${rollout.prompt_tokens} + ${rollout.length}`));
+    fact("answer", rollout.answer ?? "none"), fact("gold", rollout.gold), fact("step", rollout.step), fact("split", rollout.split),
+    fact("sample", rollout.sample), fact("status", rollout.status), fact("tokens", `${rollout.prompt_tokens} + ${rollout.length}`));
   byId("text").replaceChildren(...spans(rollout).map((run) => blockOf(rollout, run)));
   const parts = [...Object.entries(rollout.parts), ["reward", rollout.reward], ["advantage", rollout.advantage]];
   byId("parts").replaceChildren(...parts.map(([name, value]) => make("tr", {}, make("td", {}, name), make("td", { class: "num" }, number(value, 3)))));
@@ -164,7 +164,7 @@ function open(index, scroll = false) {
   const siblings = rollouts.filter((other) => other.group === rollout.group && other.step === rollout.step && other.split === rollout.split);
   byId("siblings").replaceChildren(...siblings.map((other) =>
     make("button", { class: other === rollout ? "on" : "", title: other.answer ?? "no answer", onclick: () => open(other.index) }, number(other.reward))));
-  history.replaceState(null, "", `#rollout-${index}`);
+  if (remember) history.replaceState(null, "", `#rollout-${index}`);
   if (scroll) byId("rollouts").scrollIntoView();
 }
 
@@ -172,8 +172,12 @@ function startView() {
   const legend = BLOCKS.slice(1).concat("outside").map((name) => make("span", { class: name }, name));
   legend.push(make("span", { class: "untrained" }, "not trained"), make("span", { class: "engine" }, "engine"), make("span", { class: "template" }, "template"));
   byId("legend").replaceChildren(...legend);
-  byId("toggle-tokens").addEventListener("change", (event) => byId("text").classList.toggle("tokens", event.target.checked));
-  byId("toggle-surprise").addEventListener("change", (event) => byId("text").classList.toggle("surprise", event.target.checked));
+  for (const name of ["tokens", "surprise"]) {
+    const box = byId(`toggle-${name}`);
+    const apply = () => byId("text").classList.toggle(name, box.checked);
+    box.addEventListener("change", apply);
+    apply(); // browsers restore a ticked box when a page is loaded again
+  }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const move = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
@@ -188,6 +192,7 @@ function startView() {
   };
   window.addEventListener("hashchange", fromAddress);
   fromAddress();
+  if (current < 0) open(0, false, false);
 }
 
 // ---- values under the pointer, for all plots at once

@@ -83,11 +83,15 @@ def _facts(manifest: Mapping[str, Any], status: RunStatus | None) -> str:
     pairs += [(group, (config.get(group) or {}).get("name")) for group in ("model", "engine", "algo", "reward", "data", "prompt")]
     pairs += [("seed", config.get("seed")), ("code", code + (f"; {earlier} earlier version(s), see below" if earlier else ""))]
     if status:
-        pairs += [("steps done", status.step), ("started", status.started), ("last update", status.updated), ("host", status.host)]
+        pairs += [("steps done", status.step), ("started", _time(status.started)), ("last update", _time(status.updated)), ("host", status.host)]
     cells = [_fact(label, value) for label, value in pairs if value not in (None, "")]
     if status and status.command:
         cells.append(f'<div class="whole"><dt>continue with</dt><dd><code>{escape(status.command)}</code></dd></div>')
     return "".join(cells)
+
+
+def _time(text: str) -> str:
+    return text[:16].replace("T", " ") + " UTC"
 
 
 def _fact(label: str, value: Any) -> str:

@@ -45,7 +45,7 @@ def _row(metric: str, before: float | None, after: float | None) -> str:
     change, colour = "–", ""
     if before is not None and after is not None:
         difference = round(after - before, digits)
-        change = f"{difference:+.{digits}f}"
+        change = f"{difference:+.{digits}f}".replace("-", "−")
         if more_is_better is not None and difference:
             colour = " good" if (difference > 0) is more_is_better else " bad"
     cells = "".join(f'<td class="num">{"–" if value is None else f"{value:.{digits}f}"}</td>' for value in (before, after))

@@ -16,7 +16,7 @@ from ssrl.runlog.secrets import redact
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON holds it: secrets redacted, NaN and infinities as None, tuples as lists, anything unknown as its text."""
+    """`value` as JSON holds it: NaN and infinities as None, tuples as lists, anything unknown as its text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -24,16 +24,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {redact(str(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
-    return redact(str(value))
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return str(value)
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON (no NaN) of `plain(value)`."""
+    """Strict JSON (no NaN) of `plain(value)`, with secrets redacted."""
     separators = None if indent else (",", ":")
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    return redact(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators))
 
 
 @contextmanager

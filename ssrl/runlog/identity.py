@@ -54,9 +54,12 @@ def _counted(node: DictConfig, schema: type, fingerprint: Fingerprint) -> dict[s
     out: dict[str, Any] = {}
     for field in fields(schema):
         kind = field.metadata.get("identity", "value")
-        if kind == "free" or field.name not in node:
+        if kind == "free":
             continue
-        value = "???" if OmegaConf.is_missing(node, field.name) else node[field.name]
+        if OmegaConf.is_missing(node, field.name):
+            out[field.name] = "???"
+            continue
+        value = node[field.name]
         if kind == "content" and value is not None:
             out[field.name] = fingerprint(value)
         else:

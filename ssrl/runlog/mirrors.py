@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import warnings
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ssrl.errors import UserError
-from ssrl.runlog.files import plain
+from ssrl.runlog.files import dumps
 
 NAMES = ("wandb", "tensorboard", "csv")
 _LONGEST_ID = 128  # W&B refuses longer run ids
@@ -75,7 +76,7 @@ def open_mirrors(
         if name != "csv" and not _installed(name):
             raise UserError(f'logger.names has {name}, which is not installed; type: pip install "ssrl[{name}]"')
     folder = folder.resolve()
-    config = plain(config_dict)
+    config = json.loads(dumps(config_dict))  # as the manifest would hold it: no secrets, plain values
     mirrors = Mirrors()
     for name in names:
         mirrors.open(name, lambda name=name: _make(name, folder, run_name, project, wandb_mode), config)

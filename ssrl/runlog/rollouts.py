@@ -75,9 +75,10 @@ class RolloutWriter:
 
     def append(self, split: str, step: int, records: Iterable[dict[str, Any]]) -> Path:
         """Adds records to the file of this split and step as one compressed frame. A split may be called "train" or "val.bundled"."""
-        path = self.folder / f"{split}-{step}.jsonl.zst"
-        if not _FILE.fullmatch(path.name):
+        name = f"{split}-{step}.jsonl.zst"
+        if not _FILE.fullmatch(name):
             raise ValueError(f"a split's name is made of letters, digits and . _ + -, found {split!r}")
+        path = self.folder / name
         lines = "".join(dumps(item) + "\n" for item in records)
         if lines:
             append_bytes(path, zstandard.compress(lines.encode()))

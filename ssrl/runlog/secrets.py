@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 
@@ -10,8 +11,9 @@ _SHORTEST = 8  # shorter values would blank out ordinary words
 
 
 def redact(text: str) -> str:
-    """`text` with the value of every environment variable named like a secret (`…_KEY`, `…_TOKEN`, …) replaced by `<NAME>`."""
+    """`text` with the value of every environment variable named like a secret (`…_KEY`, `…_TOKEN`, …) replaced by `<NAME>`; `text` may be JSON."""
     for name, value in os.environ.items():
-        if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
-            text = text.replace(value, f"<{name}>")
+        if len(value) >= _SHORTEST and _SECRET_NAME.search(name):
+            for spelling in (value, json.dumps(value, ensure_ascii=False)[1:-1]):
+                text = text.replace(spelling, f"<{name}>")
     return text

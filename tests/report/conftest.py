@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssrl.config import Config, DataConfig, ModelConfig, PromptConfig
-from ssrl.runlog.folder import RunFolder
+from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.rollouts import record
 from ssrl.types import Block, Document, Question, Rollout, Score, Search, SearchResult, SearchStatus, Segment, Source, Status
@@ -94,6 +94,7 @@ def write_run(path: Path, steps: int = 40, seed: int = 0, engine: bool = False, 
                 folder.append_metrics({"step": step, "val/bundled/em": skill + chance.gauss(0, 0.03), "val/bundled/format": min(1, 0.3 + skill)})
                 folder.rollouts.append("val", step, [_record(question, 0, step, skill, chance, engine, hostile) for question in questions])
             if step:
+                folder.set_status(State.RUNNING, step=step)
                 samples = [_record(question, k, step, skill, chance, engine, hostile) for question in questions for k in range(8)]
                 folder.rollouts.append("train", step, samples)
         folder.write_summary(SUMMARY)
