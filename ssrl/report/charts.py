@@ -1,4 +1,4 @@
-"""Line charts as SVG text: what the page and the stand-alone plots share. Colours are CSS variables, so that a page can be light or dark."""
+"""Line charts as SVG text: what the page and the stand-alone plots share. Colours are CSS variables: a page is light or dark."""
 
 from __future__ import annotations
 
@@ -118,14 +118,18 @@ def _draw_series(line: Series, where: Frame) -> str:
     if line.dots:
         circles = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in map(where.at, line.points))
         path = _path(line.points, where)
-        return f'<g fill="{colour}">{title}<path d="{path}" fill="none" stroke="{colour}" stroke-width="1" opacity=".6"/>{circles}</g>'
+        return f'<g fill="{colour}">{title}<path d="{path}" fill="none" stroke="{colour}" opacity=".6"/>{circles}</g>'
     raw = thinned(line.points)
     if line.window > 1:
         mean = thinned(running_mean(line.points, line.window))
         faint = f'<path d="{_path(raw, where)}" stroke-width="1" opacity=".3"/>'
-        return f'<g fill="none" stroke="{colour}" stroke-linejoin="round">{title}{faint}<path d="{_path(mean, where)}" stroke-width="2"/></g>'
-    only = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in map(where.at, raw)) if len(raw) == 1 else ""
-    return f'<g fill="none" stroke="{colour}" stroke-linejoin="round">{title}<path d="{_path(raw, where)}" stroke-width="2"/>{only}</g>'
+        bold = f'<path d="{_path(mean, where)}" stroke-width="2"/>'
+        return f'<g fill="none" stroke="{colour}" stroke-linejoin="round">{title}{faint}{bold}</g>'
+    drawn = f'<path d="{_path(raw, where)}" stroke-width="2"/>'
+    if len(raw) == 1:  # a path of one point is not seen
+        x, y = where.at(raw[0])
+        drawn = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>'
+    return f'<g fill="none" stroke="{colour}" stroke-linejoin="round">{title}{drawn}</g>'
 
 
 def _path(points: Sequence[Point], where: Frame) -> str:

@@ -60,10 +60,12 @@ def spread(items: Sequence[T], most: int) -> list[T]:
 
 
 def packed(item: dict[str, Any], split: str) -> dict[str, Any]:
-    """A record with its per-token lists as strings of one character a token: digits for source, block and trained, base 36 for the turn."""
+    """A record with its per-token lists as strings, one character a token: digits for source, block, trained; base 36 for the turn."""
     tokens = item["tokens"]
     return {
-        **{key: item[key] for key in ("step", "answers", "group", "sample", "status", "searches", "parts", "reward", "answer", "advantage")},
+        **{
+            key: item[key] for key in ("step", "answers", "group", "sample", "status", "searches", "parts", "reward", "answer", "advantage")
+        },
         "split": split,
         "question": item["question"]["text"],
         "set": item["question"]["source"],

@@ -27,6 +27,7 @@ CURVES = {
     "loss/grad_norm": "Gradient norm",
     "time/tokens_per_s": "Tokens per second",
 }
+COMPARED = ("reward", "em", "format", "searches", "response_tokens", "entropy")
 _SMOOTH_FROM = 20  # points; shorter lines are drawn as they are
 _WIDTH, _HEIGHT, _COLUMNS = 330, 190, 3
 
@@ -62,14 +63,14 @@ def charts(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Chart], list[Chart]]
     return main, rest
 
 
-def compare(run_folders: Mapping[str, Path], out: Path, metrics: Sequence[str] = ("reward", "em", "format", "searches", "response_tokens", "entropy")) -> Path:
+def compare(run_folders: Mapping[str, Path], out: Path, metrics: Sequence[str] = COMPARED) -> Path:
     """Draws several runs' curves, by label, into one self-contained file: `.svg` (for docs and README) or `.html`."""
     if out.suffix not in (".svg", ".html"):
         raise UserError(f"curves are written as .svg or .html, found {out.name!r}; type e.g. {out.with_suffix('.svg')}")
     runs = {label: by_step(RunFolder(path).metrics()) for label, path in run_folders.items()}
     for label, rows in runs.items():
         if not rows:
-            raise UserError(f"{run_folders[label]} ({label}) has no metrics.jsonl with rows; give a run folder like runs/<name>-<hash>/seed0")
+            raise UserError(f"{run_folders[label]} ({label}) has no metrics.jsonl with rows; type a folder like runs/<name>-<hash>/seed0")
     svg = _comparison(runs, metrics)
     write_text(out, svg if out.suffix == ".svg" else f"<!doctype html><meta charset=utf-8><title>Learning curves</title>{svg}\n")
     return out
@@ -94,9 +95,8 @@ def _comparison(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequen
         y = 22 + 20 * index
         parts.append(f'<path d="M18 {y - 4}h24" stroke="var(--c{index % COLOURS})" stroke-width="2.5"/>')
         parts.append(f'<text class="legend" x="50" y="{y}">{escape(label)}</text>')
-    parts.append(
-        f'<text class="note" x="18" y="{22 + 20 * len(runs)}">lines: training (bold: running mean), dots: validation; horizontal: training step</text>'
-    )
+    note = "lines: training (bold: running mean), dots: validation; horizontal: training step"
+    parts.append(f'<text class="note" x="18" y="{22 + 20 * len(runs)}">{note}</text>')
     for index, (title, series) in enumerate(cells):
         x, y = 12 + index % columns * (_WIDTH + 16), top + index // columns * (_HEIGHT + 30)
         parts.append(f'<g transform="translate({x} {y})"><text class="title" x="8" y="18">{escape(title)}</text>')

@@ -62,6 +62,7 @@ function refresh() {
     });
   }
   document.querySelector("#list tbody").replaceChildren(...shown.map(rowOf));
+  document.querySelector(".list").scrollTop = 0;
   byId("shown").textContent = `${shown.length} of ${rollouts.length}`;
 }
 

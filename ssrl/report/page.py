@@ -83,10 +83,15 @@ def _facts(manifest: Mapping[str, Any], status: RunStatus | None) -> str:
     pairs += [(group, (config.get(group) or {}).get("name")) for group in ("model", "engine", "algo", "reward", "data", "prompt")]
     pairs += [("seed", config.get("seed")), ("code", code + (f"; {earlier} earlier version(s), see below" if earlier else ""))]
     if status:
-        pairs += [("steps done", status.step), ("started", _time(status.started)), ("last update", _time(status.updated)), ("host", status.host)]
+        pairs += [
+            ("steps done", status.step),
+            ("started", _time(status.started)),
+            ("last update", _time(status.updated)),
+            ("host", status.host),
+        ]
     cells = [_fact(label, value) for label, value in pairs if value not in (None, "")]
     if status and status.command:
-        cells.append(f'<div class="whole"><dt>continue with</dt><dd><code>{escape(status.command)}</code></dd></div>')
+        cells.append(f'<div class="whole"><dt>command</dt><dd><code>{escape(status.command)}</code></dd></div>')
     return "".join(cells)
 
 
@@ -103,11 +108,12 @@ def _chart(chart: Chart) -> str:
     points = [[(step, float(f"{value:.4g}")) for step, value in thinned(line.points)] for line in chart.series]
     data = json.dumps({"x": where.x, "box": where.box, "width": _WIDTH, "series": points}, separators=(",", ":"))
     legend = "".join(
-        f"<li>{legend_mark(line)}{escape(line.label)}{f' (mean of {line.window})' if line.window > 1 else ''} <output></output></li>"
+        f"<li>{legend_mark(line)}{escape(line.label)}{f' (bold: mean of {line.window})' if line.window > 1 else ''} <output></output></li>"
         for line in chart.series
     )
     drawing = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(chart.title)}">{draw_chart(chart.series, where)}</svg>'
-    return f'<figure class="chart" data-chart="{escape(data)}"><figcaption>{escape(chart.title)}</figcaption><ul>{legend}</ul>{drawing}</figure>'
+    caption = f"<figcaption>{escape(chart.title)}</figcaption><ul>{legend}</ul>"
+    return f'<figure class="chart" data-chart="{escape(data)}">{caption}{drawing}</figure>'
 
 
 def _more(more: Iterable[Chart]) -> str:
@@ -123,7 +129,10 @@ def _rollouts_note(chosen: Chosen) -> str:
 
 def _manifest(manifest: Mapping[str, Any]) -> str:
     boxes = [(key, manifest[key]) for key in ("config", "data", "engine", "versions", "host", "history") if manifest.get(key)]
-    return "".join(
-        f"<details><summary>{escape(key)}</summary><pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre></details>"
-        for key, value in boxes
-    ) or '<p class="soft">No manifest yet.</p>'
+    return (
+        "".join(
+            f"<details><summary>{escape(key)}</summary><pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre></details>"
+            for key, value in boxes
+        )
+        or '<p class="soft">No manifest yet.</p>'
+    )

@@ -27,8 +27,15 @@ def summary_html(summary: Mapping[str, Any] | None) -> str:
     sets = list(dict.fromkeys(key.rpartition("/")[0] for key in [*before, *after]))
     tables = "".join(_table(name, before, after) for name in sets)
     notes = [f"best checkpoint: step {summary['best_step']}, chosen on validation"] if summary.get("best_step") is not None else []
-    notes += [f"{key}: {value}" for key, value in (summary.get("counts") or {}).items()]
+    notes += _counts(summary.get("counts") or {})
     return f'<div class="tables">{tables}</div><p class="note">{escape("; ".join(notes))}</p>'
+
+
+def _counts(counts: Mapping[str, Any], prefix: str = "") -> list[str]:
+    notes = []
+    for key, value in counts.items():
+        notes += _counts(value, f"{prefix}{key} ") if isinstance(value, Mapping) else [f"{prefix}{key}: {value}"]
+    return notes
 
 
 def _table(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -32,8 +32,12 @@ def plain(value: Any) -> Any:
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON (no NaN) of `plain(value)`, with secrets redacted."""
-    separators = None if indent else (",", ":")
-    return redact(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators))
+    options = {"ensure_ascii": False, "allow_nan": False, "indent": indent, "separators": None if indent else (",", ":")}
+    try:
+        text = json.dumps(value, **options)
+    except (TypeError, ValueError):  # only what is not plain already pays for the copy: a batch of rollouts has millions of values
+        text = json.dumps(plain(value), **options)
+    return redact(text)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ssrl.runlog.files import append_bytes, dumps, write_text
 
 
 def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds one row, which must say its `step`; keys are namespaced ("train/em"), NaN becomes null. On disk when this returns, up to the system's cache."""
+    """Adds one row, which must say its `step`; keys are namespaced ("train/em"), NaN becomes null. It survives a kill at once."""
     if "step" not in row:
         raise ValueError(f"a row of metrics needs its step, found only {sorted(row)}")
     append_bytes(path, (dumps(row) + "\n").encode())
@@ -34,7 +34,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(path: Path, step: int) -> int:
-    """Keeps the rows up to `step`, that of the checkpoint a run continues from, and cuts a torn last line. Returns the number of rows dropped."""
+    """Keeps the rows up to `step`, that of the checkpoint a run continues from, and cuts a torn last line. Returns how many went."""
     rows = read_metrics(path)
     kept = [row for row in rows if row["step"] <= step]
     if path.exists():

@@ -68,7 +68,7 @@ class Mirrors:
 def open_mirrors(
     names: Sequence[str], folder: Path, run_name: str, config_dict: Mapping[str, Any], project: str, wandb_mode: str
 ) -> Mirrors:
-    """The chosen mirrors (of wandb, tensorboard, csv), writing into the run folder. `wandb_mode`: "offline" needs no account, or "online"."""
+    """The chosen mirrors, writing into the run folder. `wandb_mode` is "offline", which needs no account, or "online"."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise UserError(f"logger.names has {unknown[0]!r}; known mirrors are {', '.join(NAMES)}: type e.g. logger.names=[csv]")

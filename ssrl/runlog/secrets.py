@@ -11,7 +11,7 @@ _SHORTEST = 8  # shorter values would blank out ordinary words
 
 
 def redact(text: str) -> str:
-    """`text` with the value of every environment variable named like a secret (`…_KEY`, `…_TOKEN`, …) replaced by `<NAME>`; `text` may be JSON."""
+    """`text`, which may be JSON, with the value of every environment variable named like a secret (`…_KEY`, `…_TOKEN`) as `<NAME>`."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and _SECRET_NAME.search(name):
             for spelling in (value, json.dumps(value, ensure_ascii=False)[1:-1]):

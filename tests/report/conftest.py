@@ -91,7 +91,9 @@ def write_run(path: Path, steps: int = 40, seed: int = 0, engine: bool = False, 
             if step:
                 folder.append_metrics(_training_row(step, skill, chance) | ({f"train/{hostile}": 1.0} if hostile else {}))
             if step % 8 == 0 or step == steps:
-                folder.append_metrics({"step": step, "val/bundled/em": skill + chance.gauss(0, 0.03), "val/bundled/format": min(1, 0.3 + skill)})
+                folder.append_metrics(
+                    {"step": step, "val/bundled/em": skill + chance.gauss(0, 0.03), "val/bundled/format": min(1, 0.3 + skill)}
+                )
                 folder.rollouts.append("val", step, [_record(question, 0, step, skill, chance, engine, hostile) for question in questions])
             if step:
                 folder.set_status(State.RUNNING, step=step)
@@ -102,8 +104,20 @@ def write_run(path: Path, steps: int = 40, seed: int = 0, engine: bool = False, 
 
 
 SUMMARY = {
-    "before": {"test/bundled/em": 0.40, "test/bundled/pass@1": 0.161, "test/bundled/format": 0.18, "test/bundled/searches": 1.02, "test/bundled/response_tokens": 61.3},
-    "after": {"test/bundled/em": 0.66, "test/bundled/pass@1": 0.552, "test/bundled/format": 0.99, "test/bundled/searches": 1.0, "test/bundled/response_tokens": 54.8},
+    "before": {
+        "test/bundled/em": 0.40,
+        "test/bundled/pass@1": 0.161,
+        "test/bundled/format": 0.18,
+        "test/bundled/searches": 1.02,
+        "test/bundled/response_tokens": 61.3,
+    },
+    "after": {
+        "test/bundled/em": 0.66,
+        "test/bundled/pass@1": 0.552,
+        "test/bundled/format": 0.99,
+        "test/bundled/searches": 1.0,
+        "test/bundled/response_tokens": 54.8,
+    },
     "best_step": 32,
     "test_sets": ["bundled"],
     "counts": {"train": 480, "val": 60, "test": 120},

@@ -39,7 +39,11 @@ def test_a_single_or_constant_value_can_be_drawn(points):
 def test_points_are_placed_in_the_plot_box():
     where = frame([Series(label="a", points=((0, 0.0), (10, 1.0)))], 330, 180)
     left, top, right, bottom = where.box
-    assert where.at((0, 0.0)) == (left, bottom) and where.at((10, 1.0)) == (right, top) and where.at((5, 0.5)) == ((left + right) / 2, (top + bottom) / 2)
+    assert (
+        where.at((0, 0.0)) == (left, bottom)
+        and where.at((10, 1.0)) == (right, top)
+        and where.at((5, 0.5)) == ((left + right) / 2, (top + bottom) / 2)
+    )
 
 
 def test_the_running_mean_is_centred():

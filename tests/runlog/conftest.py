@@ -21,7 +21,9 @@ def make_rollout() -> Callable[..., Rollout]:
     """`<think>` from the template, a search answered by an engine, an answer; one token a word."""
 
     def make(document: str = "Nairobi is the capital.") -> Rollout:
-        result = SearchResult(status=SearchStatus.OK, documents=(Document(text=document, title="Kenya", id="1", score=2.0),), latency_s=0.25)
+        result = SearchResult(
+            status=SearchStatus.OK, documents=(Document(text=document, title="Kenya", id="1", score=2.0),), latency_s=0.25
+        )
         return Rollout(
             question=Question(id="q1", text="What is the capital of Kenya?", answers=("Nairobi",), source="bundled"),
             group="q1-0",

@@ -18,7 +18,9 @@ def test_the_hash_is_eight_hexadecimal_characters_and_stable(config):
     assert run_hash(config, by_path) == run_hash(OmegaConf.structured(config), by_path)
 
 
-@pytest.mark.parametrize("key, value", [("seed", 5), ("train.steps", 7), ("trainer.devices", 8), ("logger.names", ["csv"]), ("name", "x"), ("task", "eval")])
+@pytest.mark.parametrize(
+    "key, value", [("seed", 5), ("train.steps", 7), ("trainer.devices", 8), ("logger.names", ["csv"]), ("name", "x"), ("task", "eval")]
+)
 def test_a_free_field_does_not_change_the_hash(config, key, value):
     changed = OmegaConf.structured(config)
     OmegaConf.update(changed, key, value)
@@ -27,7 +29,13 @@ def test_a_free_field_does_not_change_the_hash(config, key, value):
 
 @pytest.mark.parametrize(
     "key, value",
-    [("train.lr", 3e-6), ("algo.kl_coef", 0.0), ("train.betas", [0.9, 0.95]), ("model.lora.rank", 8), ("data.train.bundled.columns.question", "q")],
+    [
+        ("train.lr", 3e-6),
+        ("algo.kl_coef", 0.0),
+        ("train.betas", [0.9, 0.95]),
+        ("model.lora.rank", 8),
+        ("data.train.bundled.columns.question", "q"),
+    ],
 )
 def test_a_counted_field_changes_the_hash(config, key, value):
     changed = OmegaConf.structured(config)

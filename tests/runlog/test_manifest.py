@@ -26,7 +26,9 @@ def repository(tmp_path):
 
 
 def build(config, code):
-    return build_manifest(config, seeds={"run": 1}, data={"bundled": {"train": 3, "fingerprint": "f"}}, engine={"name": "fullsim"}, code=code)
+    return build_manifest(
+        config, seeds={"run": 1}, data={"bundled": {"train": 3, "fingerprint": "f"}}, engine={"name": "fullsim"}, code=code
+    )
 
 
 def test_the_state_of_the_code_is_its_commit_and_a_hash_of_what_differs(repository):

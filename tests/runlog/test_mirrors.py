@@ -1,5 +1,4 @@
 import csv
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -27,7 +26,6 @@ def test_an_unknown_mirror_is_named(tmp_path):
 
 
 def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(mirrors, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "ssrl\[wandb\]"'):
         open_some(["wandb"], tmp_path)
