@@ -15,6 +15,8 @@ from ssrl.types import Block, Source
 MOST_ROLLOUTS = 300
 MOST_BYTES = 4_000_000
 _STEPS_PER_SPLIT = 7
+_SOURCE_DIGIT = {source.name.lower(): str(source.value) for source in Source}
+_BLOCK_DIGIT = {block.name.lower(): str(block.value) for block in Block}
 T = TypeVar("T")
 
 
@@ -71,8 +73,8 @@ def packed(item: dict[str, Any], split: str) -> dict[str, Any]:
         "set": item["question"]["source"],
         "prompt_tokens": item["prompt_tokens"],
         "text": tokens["text"],
-        "source": "".join(str(Source[name.upper()].value) for name in tokens["source"]),
-        "block": "".join(str(Block[name.upper()].value) for name in tokens["block"]),
+        "source": "".join(map(_SOURCE_DIGIT.__getitem__, tokens["source"])),
+        "block": "".join(map(_BLOCK_DIGIT.__getitem__, tokens["block"])),
         "turn": "".join("0123456789abcdefghijklmnopqrstuvwxyz"[min(turn, 35)] for turn in tokens["turn"]),
         "trained": "".join("1" if flag else "0" for flag in tokens["trained"]),
         "logprob": [None if value is None else round(value, 2) for value in tokens["logprob"]],
