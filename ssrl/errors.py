@@ -1,4 +1,4 @@
-"""Errors that a user can act on."""
+"""What went wrong, in words for the person who typed the command."""
 
 
 class UserError(Exception):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ssrl.rollout.label import label, policy_view
 from ssrl.rollout.render import Renderer
 from ssrl.rollout.tokens import TokenText, text_of
-from ssrl.text.tags import has_answer, neutralise, pending_search
+from ssrl.text.tags import has_answer, neutralise, parse, pending_search
 from ssrl.types import (
+    Block,
     Completion,
     Engine,
     Finish,
@@ -123,13 +125,9 @@ class EpisodeLoop:
             e.status = Status.ANSWERED if has_answer(self._view(e)) else Status.ENDED
         elif completion.finish is Finish.LENGTH:
             e.status = Status.TRUNCATED
-        elif text_of(self.token_text.pieces(completion.ids)).endswith(">") and self._closed_answer(e):
+        elif has_answer(self._view(e)):  # a stop at a tag inside think is none
             e.status = Status.ANSWERED
         e.turn += 1
-
-    def _closed_answer(self, e: _Episode) -> bool:
-        view = self._view(e)
-        return view.rstrip().endswith("</answer>") and has_answer(view)
 
     def _view(self, e: _Episode) -> str:
         return policy_view(self.token_text.pieces(e.ids), e.sources)
@@ -141,31 +139,27 @@ class EpisodeLoop:
             return
         results = self.engine.search([self._call(e, query, run_seed, step) for e, query in asking])
         for (e, query), result in zip(asking, results, strict=True):
-            e.searches.append(Search(query=query.encode("latin-1").decode("utf-8", errors="replace"), result=result))
+            e.searches.append(Search(query=_utf8(query), result=result))
             if result is not None:
                 self._insert(e, result)
 
     def _call(self, e: _Episode, query: str, run_seed: int, step: int) -> SearchCall:
-        first = self._query_start(e, query)
+        first, last = self._query_tokens(e)
         task = e.task
         return SearchCall(
-            query=query.encode("latin-1").decode("utf-8", errors="replace"), question=task.question, group=task.group, sample=task.sample,
+            query=_utf8(query), question=task.question, group=task.group, sample=task.sample,
             index=len(e.searches), turn=e.turn - 1, step=step, seed=seed_for(run_seed, "search", *task.seed_parts, len(e.searches)),
-            logprobs=tuple(e.logprobs[first[0] : first[1]]),
-            entropies=tuple(e.entropies[first[0] : first[1]]) if self.engine.wants_entropy else None)  # fmt: skip
+            logprobs=tuple(e.logprobs[first:last]),
+            entropies=tuple(e.entropies[first:last]) if self.engine.wants_entropy else None)  # fmt: skip
 
-    def _query_start(self, e: _Episode, query: str) -> tuple[int, int]:
-        """Tokens that overlap the query's text, as a range."""
+    def _query_tokens(self, e: _Episode) -> tuple[int, int]:
+        """The range of tokens that overlap the text of the last query."""
         pieces = self.token_text.pieces(e.ids)
         view = policy_view(pieces, e.sources)
-        begin = view.rindex("<search>") + len("<search>")
-        end = view.rindex("</search>")
-        offset, inside = 0, []
-        for t, piece in enumerate(pieces):
-            if offset < end and offset + len(piece) > begin and piece:
-                inside.append(t)
-            offset += len(piece)
-        return (inside[0], inside[-1] + 1) if inside else (len(pieces), len(pieces))
+        begin, end = view.rindex("<search>") + len("<search>"), view.rindex("</search>")
+        ends = list(accumulate(map(len, pieces)))
+        inside = [t for t, piece in enumerate(pieces) if piece and ends[t] > begin and ends[t] - len(piece) < end]
+        return (inside[0], inside[-1] + 1)
 
     def _insert(self, e: _Episode, result: SearchResult) -> None:
         """Put the engine's documents behind the search, cut inside their wrapper by the token budget."""
@@ -182,10 +176,17 @@ class EpisodeLoop:
     def _finish(self, e: _Episode) -> Rollout:
         pieces = self.token_text.pieces(e.ids)
         blocks, trained = label(pieces, e.sources, self.mask)
+        written = [_utf8(span.inner.strip()) for span in parse(policy_view(pieces, e.sources)).spans if span.block is Block.SEARCH and span.closed]
+        own = [Search(query=query) for query in written[len(e.searches) :]]  # nobody was asked
         return Rollout(
             question=e.task.question, group=e.task.group, sample=e.task.sample, prompt_ids=e.task.prompt_ids, ids=tuple(e.ids),
             sources=tuple(e.sources), blocks=blocks, turns=tuple(e.turns), logprobs=tuple(e.logprobs), trained=trained,
-            segments=_segments(pieces, e.sources), status=e.status, searches=tuple(e.searches))  # fmt: skip
+            segments=_segments(pieces, e.sources), status=e.status, searches=(*e.searches, *own))  # fmt: skip
+
+
+def _utf8(view: str) -> str:
+    """Text of a one-character-a-byte view."""
+    return view.encode("latin-1").decode("utf-8", errors="replace")
 
 
 def _segments(pieces: Sequence[bytes], sources: Sequence[Source]) -> tuple[Segment, ...]:

@@ -19,6 +19,7 @@ TAGS: dict[Block, tuple[str, str]] = {block: (f"<{name}>", f"</{name}>") for nam
 """The opening and the closing tag of each block."""
 
 _TAG = re.compile(rf"<(/?)({'|'.join(BLOCKS)})>")
+_RESEMBLES = re.compile(rf"<(\s*/?\s*(?:{'|'.join(BLOCKS)})\b[^<>]*)>", re.IGNORECASE)
 # What the token that completes a stop string may carry beyond it: white space, or the `<` of a merged `><`.
 _TOKEN_REST = re.compile(r"\s*<?")
 
@@ -71,6 +72,11 @@ class _Open:
 def scan(text: str) -> list[Tag]:
     """All exact tags in order. `<Think>`, `<search lang=en>` and `< answer>` are not tags."""
     return [Tag(match[2], bool(match[1]), *match.span()) for match in _TAG.finditer(text)]
+
+
+def neutralise(text: str) -> str:
+    """Text from outside with the angle brackets of anything that resembles one of our tags made harmless (‹ ›), whatever its case or spacing."""
+    return _RESEMBLES.sub(lambda match: f"‹{match[1]}›", text)
 
 
 def parse(text: str, *, thinking: bool = False) -> Parsed:

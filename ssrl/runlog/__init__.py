@@ -1,0 +1,1 @@
+"""The truth about a run, in files: identity, status, manifest, metrics and rollouts."""
