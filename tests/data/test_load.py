@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ssrl.data.columns import Columns
+from ssrl.data.columns import Columns, Place, answer_list
 from ssrl.data.load import load_questions
 from ssrl.errors import UserError
 
@@ -72,9 +72,7 @@ def test_columns_are_mapped_and_reach_into_nested_ones(tmp_path):
     ("value", "expected"),
     [("Paris", ("Paris",)), (["Paris", " Paris ", ""], ("Paris",)), (1969, ("1969",)), (numpy.array(["a b", "c"], dtype=object), ("a b", "c"))],
 )
-def test_answers_may_be_a_string_a_list_a_number_or_an_array(tmp_path, value, expected):
-    from ssrl.data.columns import Place, answer_list
-
+def test_answers_may_be_a_string_a_list_a_number_or_an_array(value, expected):
     assert answer_list(value, Place("q", "line 1", "data.train.mine")) == expected
 
 
@@ -122,7 +120,7 @@ def test_the_local_copy_is_read_before_the_hub_is_asked(tmp_path):
 
 
 def test_a_hugging_face_data_set_is_read_by_subset_and_split(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     (tmp_path / "set" / "nq").mkdir(parents=True)
     jsonl(tmp_path / "set" / "nq", GOOD, "test.jsonl")
     card = "---\nconfigs:\n- config_name: nq\n  data_files:\n  - split: test\n    path: nq/test.jsonl\n---\n"
@@ -200,7 +198,7 @@ def test_the_bundled_sets_load_whole():
     assert sum(sizes) >= 700 and load("bundled:test").counts["duplicates"] == 0
 
 
-def test_loading_imports_no_torch(tmp_path):
+def test_loading_imports_no_torch():
     code = "import sys; from ssrl.data.load import load_questions; load_questions('x', path='bundled:test'); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
