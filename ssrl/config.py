@@ -250,6 +250,8 @@ class TrainConfig:
     """AdamW's decay rates."""
     grad_clip: float = 1.0
     """Largest gradient norm; 0: no clipping."""
+    save_every: int = free(16)
+    """Write the `last` checkpoint after this many steps; also at the end and on Ctrl-C."""
     max_bad_steps: int = free(3)
     """Stop after this many steps in a row whose loss or gradient is not finite; each is skipped and counted."""
     skip_no_signal: bool = free(True)

@@ -1,0 +1,38 @@
+"""Figures of a set of scored rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from ssrl.types import Rollout, Status
+
+PARTS = ("em", "cover_em", "f1", "format", "searches")
+
+
+def rollout_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
+    """Means over rollouts: reward, its parts, response length in tokens, and how responses ended. A metric without a value is absent."""
+    if not rollouts:
+        return {}
+    found = {"reward": fmean(r.score.total for r in rollouts)}
+    found |= {part: fmean(r.score.parts[part] for r in rollouts) for part in PARTS}
+    found["response_tokens"] = fmean(len(r.ids) for r in rollouts)
+    found["truncated"] = fmean(r.status is Status.TRUNCATED for r in rollouts)
+    found["answered"] = fmean(r.score.answer is not None for r in rollouts)
+    searching = [r.score.parts["em"] for r in rollouts if r.score.parts["searches"] > 0]
+    if searching:
+        found["em_with_search"] = fmean(searching)
+    return {f"{prefix}/{name}": value for name, value in found.items()}
+
+
+def group_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
+    """Sizes of the groups, and the share whose rewards are all equal: they carry no signal."""
+    groups: dict[str, list[float]] = {}
+    for r in rollouts:
+        groups.setdefault(r.group, []).append(r.score.total)
+    sizes = [len(rewards) for rewards in groups.values()]
+    return {
+        f"{prefix}/group_size_min": float(min(sizes)),
+        f"{prefix}/group_size_max": float(max(sizes)),
+        f"{prefix}/zero_std_frac": fmean(max(rewards) - min(rewards) < 1e-9 for rewards in groups.values()),
+    }
