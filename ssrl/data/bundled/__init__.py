@@ -1,0 +1,1 @@
+"""The bundled question set: short facts, split by entity."""
