@@ -1,0 +1,1 @@
+"""What a rollout earns: pure functions of its text and the accepted answers."""
