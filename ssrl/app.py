@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -71,7 +72,7 @@ def job(config: DictConfig) -> None:
         say(str(error))
         if hydra_config.mode is RunMode.RUN:
             sys.exit(USER_ERROR)
-        raise  # the other runs of the sweep go on, and the launcher hands the error to the parent
+        raise CompactHydraException(str(error)) from error  # the sweep's other runs go on; its end repeats the sentence, without a traceback
 
 
 def is_first_process() -> bool:

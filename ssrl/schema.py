@@ -146,7 +146,7 @@ def suggest(name: str, also: Iterable[str] = ()) -> str:
     known_group = generic(group) if group else ""
     near = nearest(f"{known_group}.{leaf}" if known_group else name, [*keys(), *also])
     if not near:
-        return "all keys are in docs/config.md"
+        return "python -m ssrl.reference lists all keys"
     near = [f"{group}.{other.removeprefix(f'{known_group}.')}" if known_group and other.startswith(f"{known_group}.") else other for other in near]
     return f"did you mean {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}?"
 
