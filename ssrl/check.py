@@ -72,13 +72,13 @@ def check(cfg: DictConfig) -> list[str]:
     """
     for name in unknown(OmegaConf.to_container(cfg)):
         raise UserError(f"{name} is not a key of the configuration; {suggest(name)}")
-    for name in sorted(OmegaConf.missing_keys(cfg)):
-        raise UserError(f"{name} has no value: type {name}=…")
     try:
+        for name in sorted(OmegaConf.missing_keys(cfg)):
+            raise UserError(f"{name} has no value: type {name}=…")
         values = flatten(OmegaConf.to_container(cfg, resolve=True))
         config = OmegaConf.to_object(cfg)
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key or 'the configuration'} cannot be resolved: {error.msg or error}") from error
+        raise UserError(f"{error.full_key or 'the configuration'} cannot be resolved: {str(error).splitlines()[0]}") from error
     for problem in (*wrong_values(values), *filter(None, (rule(config) for rule in ERRORS))):
         raise UserError(problem)
     return [note for note in (rule(config) for rule in NOTES) if note]

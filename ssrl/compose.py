@@ -144,7 +144,7 @@ def sentence(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return f"{group}={choice} is not a choice; {known_choices(choice, sorted(error.options or ()))}"
-    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
     if isinstance(cause, OmegaConfBaseException):
         return _about_key(error, cause)
     return " ".join(str(error).split())

@@ -109,19 +109,15 @@ def generic(name: str) -> str | None:
 
 
 def unknown(values: Any, schema: Any = Config, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the keys in a plain nested dictionary that the schema does not know."""
+    """Dotted names of the leaves in a plain nested dictionary that the schema does not know."""
     if not isinstance(values, dict):
         return
-    inner = items_of(schema)
-    if not is_dataclass(schema) and inner is None:
-        return
     for name, value in values.items():
-        if inner is not None:
-            yield from unknown(value, inner, f"{prefix}{name}.")
-        elif name in types_of(schema):
-            yield from unknown(value, types_of(schema)[name], f"{prefix}{name}.")
-        else:
+        child = items_of(schema) or (types_of(schema).get(name) if is_dataclass(schema) else None)
+        if child is None and not (isinstance(value, dict) and value):
             yield f"{prefix}{name}"
+        else:
+            yield from unknown(value, child, f"{prefix}{name}.")
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -136,7 +132,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     ranked = sorted(((likeness(other), other) for other in known), key=lambda pair: (-pair[0], pair[1]))
     if not ranked:
         return []
-    floor = max(0.65, ranked[0][0] - 0.25)
+    floor = max(0.65, ranked[0][0] - 0.2)
     return [other for score, other in ranked[:count] if score >= floor]
 
 
