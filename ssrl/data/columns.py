@@ -18,6 +18,9 @@ class Columns:
     answers: str = "golden_answers"
 
 
+DEFAULT_COLUMNS = Columns()
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a row stands: everything that an error needs to name it and the override that mends it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ssrl.data.columns import Columns, Place, answer_list, pick, question_text
+from ssrl.data.columns import DEFAULT_COLUMNS, Columns, Place, answer_list, pick, question_text
 from ssrl.data.files import Row, read_rows
 from ssrl.data.hub import read_hub
 from ssrl.data.sources import HUB, find_file
@@ -31,7 +31,7 @@ def load_questions(
     split: str | None = None,
     local: str | None = None,
     root: str | None = None,
-    columns: Columns = Columns(),
+    columns: Columns = DEFAULT_COLUMNS,
     limit: int | None = None,
     limit_seed: int = 0,
     key: str | None = None,
