@@ -33,7 +33,7 @@ def ssrl_format(text: str) -> float:
     if not text.startswith("<think>") or not text.endswith("</answer>"):
         return 0.0
     tags = [str(tag) for tag in scan(text)]
-    if len(tags) < 4 or tags[:2] != ["<think>", "</think>"] or tags[-2:] != ["<answer>", "</answer>"]:
+    if tags[:2] != ["<think>", "</think>"] or tags[-2:] != ["<answer>", "</answer>"]:
         return 0.0
     if not all(_filled(block, content) for block in TAGS for content in contents(text, block)):
         return 0.0

@@ -141,6 +141,12 @@ def test_native_thinking_is_left_out_of_answer_format_and_searches():
     assert reward(rollout((POLICY, "<think>" + RIGHT))).answer is None
 
 
+def test_native_thinking_about_information_is_no_violation():
+    reward = Reward("em", "ssrl", 0.9, 0.1, native_thinking=True, engine_answers=True)
+    native = "<think>what belongs into <information>?</think>"
+    assert reward(rollout((POLICY, native + T + S), (ENGINE, I), (POLICY, T + RIGHT))).total == pytest.approx(1.0)
+
+
 def test_the_normaliser_is_the_one_that_was_chosen():
     text = (POLICY, T + "<answer>“Ｌima”</answer>")
     assert EM(rollout(text)).total == 0.0

@@ -28,6 +28,7 @@ golds = st.lists(st.one_of(st.text(min_size=1, max_size=12), words), min_size=1,
         ("...", ["The"], (0, 0, 0)),
         ("The", ["A"], (0, 0, 0)),
         ("London", ["A"], (0, 0, 0)),  # an empty gold would be a substring of everything
+        ("London", [" "], (0, 0, 0)),
         ("A", ["a"], (1, 1, 1)),
     ],
 )

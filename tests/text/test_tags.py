@@ -45,6 +45,7 @@ MALFORMED = [
     ("<answer>a</answer>b</answer>", ["</answer> closes nothing"]),
     ("<answer>London <answer>Paris</answer>", ["<answer> is not closed before <answer>", "<answer> opens inside <answer>"]),
     ("<answer>a</search></answer>", ["</search> stands inside <answer>"]),
+    ("<answer>a</search></think></answer>", ["</search> stands inside <answer>"]),
     ("<answer>a<think>b", ["<answer> is not closed before <think>", "<think> opens inside <answer>"]),
     ("</search>q<search>", ["</search> closes nothing", "<search> is never closed"]),
     ("</answer></think></information>", ["</answer> closes", "</think> closes", "</information> closes"]),
