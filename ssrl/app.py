@@ -62,9 +62,9 @@ def prepare(argv: Sequence[str]) -> list[str]:
 
 def job(config: DictConfig) -> None:
     """What Hydra calls for each run, in this process or on another machine."""
-    check(config)
     hydra_config = HydraConfig.get()
     try:
+        check(config)
         from ssrl.tasks import run  # torch comes with it
 
         run(OmegaConf.to_object(config), list(hydra_config.overrides.task))

@@ -97,7 +97,7 @@ class Composer:
             if item.is_hydra_override() or item.key_or_group.startswith("hydra/") or item.is_delete():
                 continue
             options = self.options(item.key_or_group)
-            if options:
+            if options and not isinstance(item.value(), dict):
                 self._look_at_choice(item, options)
             elif generic(item.key_or_group) is None:
                 raise UserError(f"{item.key_or_group} is not a key of the configuration; {suggest(item.key_or_group, self.groups)}")

@@ -33,10 +33,13 @@ def rewrite(words: Sequence[str], groups: Collection[str]) -> list[str]:
         if match is None:
             done.append(word)
             continue
-        key, value, known = match["key"], match["value"], generic(match["key"])
+        key, value = match["key"], match["value"]
+        known = generic(key)
         if known and "*" in known and _entry(key, known) not in done:
             done.append(_entry(key, known))
-        if known or key in groups:
+        if value.startswith("{"):
+            word = f"++{key}={value}"  # merged into what is there, new entries included
+        elif known or key in groups:
             word = f"{key}={value}"
         done.append(_quoted(word, key, value, parser) if _is_text(known) else word)
     return done
@@ -88,14 +91,19 @@ def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str]
         return [], ""
     trains = "train" in (values_of(words, "task") or ["train"])
     for key, value in typed.items():
-        if key in ("model", "data"):
-            other = any(part != defaults[key] for part in value.split(","))
-        else:
-            other = key in ("model.path", "data.train") or generic(key) == "data.train.*.path"
-        if other and (trains or key.startswith("model")):
-            kept = [f"{group}={defaults[group]}" for group in ("model", "data") if group not in typed]
+        if _chooses_another(key, value, defaults) and (trains or key.startswith("model")):
+            kept = [f"{group}={defaults[group]}" for group in ("model", "data") if typed.get(group, "{").startswith("{")]
             return [f"experiment={PUBLISHED}", *kept], (
                 f"the recipe is the published one (experiment={PUBLISHED}), because experiment={defaults['experiment']} is not made for "
                 f"{key}={value}; name an experiment to choose"
             )
     return [], ""
+
+
+def _chooses_another(key: str, value: str, defaults: Mapping[str, str]) -> bool:
+    """Whether an override puts another model or other training data in place of the default ones."""
+    if value.startswith("{"):
+        return key.split(".")[0] in ("model", "data") and "path" in value
+    if key in ("model", "data"):
+        return any(choice != defaults[key] for choice in value.split(","))
+    return key == "model.path" or generic(key) == "data.train.*.path"

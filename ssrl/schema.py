@@ -89,8 +89,8 @@ def keys() -> dict[str, Key]:
     return {key.name: key for key in walk()}
 
 
-def generic(name: str) -> str | None:
-    """The name under which the schema knows a dotted key, dictionary entries as `*`; None where it does not know it.
+def locate(name: str) -> tuple[str, Any] | None:
+    """The name under which the schema knows a dotted key, dictionary entries as `*`, and its type; None where it does not know it.
 
     Interior nodes are known too: `algo`, `data.train.mine`.
     """
@@ -105,7 +105,13 @@ def generic(name: str) -> str | None:
         else:
             return None
         parts.append(part)
-    return ".".join(parts)
+    return ".".join(parts), kind
+
+
+def generic(name: str) -> str | None:
+    """The name alone of `locate`."""
+    found = locate(name)
+    return found[0] if found else None
 
 
 def unknown(values: Any, schema: Any = Config, prefix: str = "") -> Iterator[str]:

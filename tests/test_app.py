@@ -7,11 +7,12 @@ import types
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from ssrl.app import main, prepare
+from ssrl.check import check
 from ssrl.compose import Composer
 from ssrl.config import Config
 from ssrl.errors import UserError
@@ -137,6 +138,19 @@ def test_a_set_of_ones_own_joins_or_refines_those_of_the_file():
     }
 
 
+@pytest.mark.parametrize("word", ["+data.train={mine: {path: a.jsonl}}", "data.train={mine: {path: a.jsonl}}", "data={train: {mine: {path: a.jsonl}}}"])
+def test_a_dictionary_is_merged_into_what_is_there(word):
+    (config,) = Composer().jobs(rewrite([word, "rollout={n: 3}"], DEFAULTS), multirun=False)
+    assert set(config.data.train) == {"bundled", "mine"}
+    assert config.rollout.n == 3
+
+
+def test_files_of_ones_own_need_no_validation_or_test_set():
+    (config,) = Composer().jobs(rewrite(["data=files", "data.train.mine.path=a.jsonl", "~data.val.mine", "~data.test.mine"], DEFAULTS), multirun=False)
+    assert config.data.train.mine.path == "a.jsonl"
+    check(config)
+
+
 def test_a_users_own_folder_joins(tmp_path):
     (tmp_path / "reward").mkdir()
     (tmp_path / "reward" / "mine.yaml").write_text("name: mine\noutcome: cover_em\n")
@@ -160,6 +174,8 @@ def test_a_users_own_folder_joins(tmp_path):
         (["model.path=/a/folder"], ["experiment=ssrl", "model=smollm2-135m", "data=bundled"]),
         (["data=nq"], ["experiment=ssrl", "model=smollm2-135m"]),
         (["data.train.mine.path=a.jsonl"], ["experiment=ssrl", "model=smollm2-135m", "data=bundled"]),
+        (["++data={train: {mine: {path: a.jsonl}}}"], ["experiment=ssrl", "model=smollm2-135m", "data=bundled"]),
+        (["++model={lora: {rank: 8}}"], []),
         (["data.train.bundled.limit=5", "data.test.mine.path=a.jsonl"], []),
         (["model=tiny", "experiment=quickstart"], []),
         (["model=tiny", "~experiment"], []),
