@@ -76,6 +76,7 @@ class Composer:
             base = self._load([item.input_line for item in overrides if not item.is_sweep_override()])
             if not multirun and base.hydra.mode is not RunMode.MULTIRUN:
                 self._refuse_sweep(overrides)
+                self._refuse_launcher(base.hydra.runtime.choices["hydra/launcher"])
                 yield without_hydra(base)
                 return
             params = [f"{key}={value}" for key, value in (base.hydra.sweeper.get("params") or {}).items()]
@@ -117,6 +118,10 @@ class Composer:
                 raise UserError(
                     f"{item.input_line} has several values: type -m for a run of each, {item.key_or_group}=[…] for a list, or quotes for a text"
                 )
+
+    def _refuse_launcher(self, launcher: str) -> None:
+        if launcher != "basic":  # Hydra would ignore it and run here, perhaps on the front end of a cluster
+            raise UserError(f"hydra/launcher={launcher} only acts together with -m: type -m, for one run too")
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

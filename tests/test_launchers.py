@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 
 from ssrl.app import prepare
 from ssrl.compose import CONF
+from ssrl.errors import UserError
 
 STAND_IN = """
 import sys, types
@@ -43,6 +44,12 @@ def test_slurm_requeues_what_ran_out_of_time_and_asks_for_one_task_a_process():
 def test_a_sweep_with_a_launcher_passes_the_check(choice):
     words = ["-m", "seed=0,1", f"hydra/launcher={choice}", "hydra.launcher.timeout_min=5"]
     assert prepare(words) == words
+
+
+def test_a_launcher_without_m_is_refused_instead_of_ignored():
+    with pytest.raises(UserError, match="type -m"):
+        prepare(["hydra/launcher=slurm"])
+    assert prepare(["-m", "hydra/launcher=slurm"]) == ["-m", "hydra/launcher=slurm"]
 
 
 @pytest.mark.slow
