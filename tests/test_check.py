@@ -1,0 +1,146 @@
+"""What the check refuses, what it only remarks on, and what it lets pass."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from ssrl.check import ERRORS, NOTES, RANGES, check
+from ssrl.config import Config
+from ssrl.errors import UserError
+from ssrl.schema import keys
+
+SOUND = """
+model: {name: m, path: random:tiny, context: 8192}
+data: {name: d, train: {a: {path: a.jsonl}}, test: {a: {path: a.jsonl}}}
+prompt: {name: p, template: "Q: {question}"}
+"""
+
+
+def config(*words: str, text: str = SOUND):
+    """A sound configuration, the published recipe on no particular data, with changes."""
+    return OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(text), OmegaConf.from_dotlist(list(words)))
+
+
+def test_the_published_recipe_passes_with_one_note_on_its_clip():
+    (note,) = check(config())
+    assert "the ratio is 1" in note
+
+
+@pytest.mark.parametrize(
+    ("words", "phrases"),
+    [
+        (["rollout.n=1"], ["rollout.n=1", "group_zscore", "rollout.n=2"]),
+        (["rollout.n=0"], ["rollout.n=0", "at least 1"]),
+        (["rollout.n=-3"], ["rollout.n=-3", "at least 1"]),
+        (["model.context=5119"], ["1024", "4096", "5120", "model.context=5119"]),
+        (["algo.clip_low=-0.1"], ["algo.clip_low=-0.1", "between 0 and 1"]),
+        (["rollout.top_p=0"], ["rollout.top_p=0"]),
+        (["train.lr=-1e-6"], ["train.lr", "at least 0"]),
+        (["train.lr=.nan"], ["train.lr=nan"]),
+        (["train.lr=.inf"], ["train.lr=inf"]),
+        (["train.questions=0"], ["train.questions=0"]),
+        (["data.train.a.limit=0"], ["data.train.a.limit=0", "at least 1"]),
+        (["algo.kl=los"], ["algo.kl=los", "none, loss", "did you mean loss?"]),
+        (["algo.kl_estimator=k4"], ["k1, k2, k3"]),
+        (["task=ak"], ["did you mean ask?"]),
+        (["task=ask"], ["question="]),
+        (["task=ask", "question=' '"], ["question="]),
+        (["task=export"], ["ckpt="]),
+        (["rollout.temperature=0"], ["rollout.temperature=0"]),
+        (["algo.updates=300"], ["algo.updates=300", "train.questions=256"]),
+        (["trainer.devices=8", "train.questions=4"], ["8 processes", "train.questions=8"]),
+        (["reward.format=self_search", "prompt.search=false"], ["self_search", "prompt=p"]),
+        (["reward.outcome_weight=0", "reward.format=none"], ["every reward would be 0"]),
+        (["prompt.template=Answer this"], ["{question}"]),
+        (["prompt.system=Be brief", "prompt.chat=false"], ["prompt.chat=true"]),
+        (["model.thinking=true", "prompt.chat=false"], ["prompt.chat=true"]),
+        (["model.thinking=true", "prompt.prefill=<think>"], ["<think>", "model.thinking=false"]),
+        (["train.betas=[0.9]"], ["train.betas=[0.9]"]),
+        (["train.betas=[0.9,1.0]"], ["train.betas"]),
+        (["logger.names=[wandb,neptune]"], ["neptune", "wandb, tensorboard, csv"]),
+    ],
+)
+def test_an_impossible_value_or_pair_is_refused_in_one_sentence_that_names_it(words, phrases):
+    with pytest.raises(UserError) as caught:
+        check(config(*words))
+    assert "\n" not in str(caught.value)
+    for phrase in phrases:
+        assert phrase in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_task_without_its_questions_is_refused(part):
+    text = SOUND.replace(f"{part}: {{a: {{path: a.jsonl}}}}", f"{part}: {{}}")
+    task = {"train": "train", "test": "eval"}[part]
+    with pytest.raises(UserError, match=f"data=d has no {part}"):
+        check(config(f"task={task}", text=text))
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("algo.clp", "algo.clip_low"),
+        ("data.train.a.pth", "data.train.a.path"),
+        ("data.train.a.columns.answer", "data.train.a.columns.answers"),
+        ("model.lora.rnk", "model.lora.rank"),
+        ("trainer.lr", "train.lr"),
+        ("optimizer.warmup_steps", "train.warmup_steps"),
+    ],
+)
+def test_an_unknown_key_anywhere_in_the_tree_is_answered_with_the_nearest_known_one(name, suggestion):
+    cfg = config()
+    OmegaConf.set_struct(cfg, False)
+    plain = OmegaConf.create(OmegaConf.to_container(cfg))
+    OmegaConf.update(plain, name, 1)
+    with pytest.raises(UserError) as caught:
+        check(plain)
+    assert f"{name} is not a key" in str(caught.value) and suggestion in str(caught.value)
+
+
+def test_a_missing_value_is_named_with_what_to_type():
+    with pytest.raises(UserError, match="model.path has no value: type model.path="):
+        check(config(text=SOUND.replace("path: random:tiny, ", "")))
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (["algo.updates=4", "rollout.top_p=0.9"], "biases the update"),
+        (["algo.updates=4", "rollout.top_k=50"], "biases the update"),
+        (["algo.updates=4", "train.steps=20"], "train.warmup_steps=62"),
+        (["algo.updates=4", "model.dtype=bfloat16"], "model.dtype=float32"),
+    ],
+)
+def test_what_is_possible_but_hardly_meant_is_a_note(words, phrase):
+    (note,) = check(config(*words))
+    assert phrase in note
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["algo.updates=4"],
+        ["algo.updates=4", "algo.kl=none"],
+        ["algo.updates=4", "model.dtype=bfloat16", "model.lora.rank=8"],
+        ["algo.updates=4", "prompt.prefill=<think>", "model.thinking=false"],
+        ["task=ask", "question=Who?", "rollout.n=1", "rollout.temperature=0"],
+        ["task=eval", "rollout.n=1"],
+        ["task=export", "ckpt=runs/a"],
+    ],
+)
+def test_what_is_possible_passes_without_a_word(words):
+    assert check(config(*words)) == []
+
+
+def test_the_ranges_speak_of_keys_that_exist_and_hold_their_defaults():
+    for name, (low, high) in RANGES.items():
+        default = keys()[name].default
+        assert default is None or low <= default <= high, name
+
+
+def test_every_number_of_the_configuration_has_a_range():
+    numbers = {name for name, key in keys().items() if key.type in (int, float, int | None, float | None)}
+    assert numbers - set(RANGES) == {f"data.{part}.*.limit_seed" for part in ("train", "val", "test")}
+
+
+def test_no_rule_stands_in_both_tables_or_twice():
+    assert len({*ERRORS, *NOTES}) == len(ERRORS) + len(NOTES)
