@@ -88,7 +88,7 @@ def tiny_folder() -> Path:
 def tiny_model() -> LlamaForCausalLM:
     config = LlamaConfig(
         vocab_size=257, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=None, eos_token_id=0, pad_token_id=0)  # fmt: skip
+        max_position_embeddings=8192, tie_word_embeddings=True, bos_token_id=None, eos_token_id=0, pad_token_id=0)  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return LlamaForCausalLM(config)
