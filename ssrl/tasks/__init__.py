@@ -1,0 +1,12 @@
+"""One file a task. Objects are built from the configuration and wired here, and nowhere else."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ssrl.config import Config
+
+
+def run(config: Config, overrides: list[str]) -> None:
+    """Do `config.task`. `overrides`: what the user typed, for tasks that start from a run's own configuration."""
+    import_module(f"ssrl.tasks.{config.task}").main(config, overrides)

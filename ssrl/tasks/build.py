@@ -1,0 +1,82 @@
+"""From configuration to objects: engine, policy, sampler, loop, reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from ssrl.config import Config, LoraConfig
+from ssrl.engines.fullsim import FullSim
+from ssrl.errors import UserError
+from ssrl.policy.hardware import sampler_dtype
+from ssrl.policy.load import LoadedModel, load_model
+from ssrl.policy.sampler import TransformersSampler
+from ssrl.rewards.score import Reward
+from ssrl.rollout.loop import EpisodeLoop, Limits
+from ssrl.rollout.render import Renderer, over_long
+from ssrl.training.agent import Agent
+from ssrl.types import Engine, Question
+
+ENGINES = {"fullsim": FullSim}
+
+
+def build_engine(config: Config) -> Engine:
+    return ENGINES[config.engine.name]()
+
+
+def device_of(config: Config) -> torch.device:
+    """Where this process's model lives, before a Trainer places it."""
+    if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def build_policy(config: Config) -> LoadedModel:
+    """The model with its adapters, if any."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    c = config.model
+    loaded = load_model(c.path, revision=c.revision, dtype=c.dtype, attention=c.attention)
+    if config.trainer.gradient_checkpointing:
+        loaded.model.gradient_checkpointing_enable({"use_reentrant": False})
+        loaded.model.train()  # transformers checkpoints in training mode only; these families have no dropout
+    if c.lora.rank:
+        return LoadedModel(model=_with_adapters(loaded.model, c.lora), tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, folder=loaded.folder)
+    return loaded
+
+
+def _with_adapters(model: PreTrainedModel, lora: LoraConfig) -> PreTrainedModel:
+    from peft import LoraConfig as PeftConfig
+    from peft import get_peft_model
+
+    targets = lora.targets[0] if lora.targets == ["all-linear"] else list(lora.targets)
+    return get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
+
+
+def build_agent(config: Config, loaded: LoadedModel) -> Agent:
+    """Everything that makes and scores rollouts with a loaded policy."""
+    r, p = config.rollout, config.prompt
+    engine = build_engine(config)
+    renderer = Renderer(
+        tokenizer=loaded.tokenizer, template=p.template, system=p.system, chat=p.chat, prefill=p.prefill, thinking=config.model.thinking)  # fmt: skip
+    device = str(device_of(config).type)
+    sampler = TransformersSampler(
+        loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=sampler_dtype(r.dtype, device))  # fmt: skip
+    limits = Limits(context=config.model.context, response=r.max_response_tokens, turn=r.max_turn_tokens, information=r.max_information_tokens)
+    loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
+    reward = Reward(
+        config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight,
+        config.reward.normalizer, native_thinking=bool(config.model.thinking), engine_answers=engine.answers)  # fmt: skip
+    return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
+
+
+def short_enough(agent: Agent, questions: Sequence[Question], limit: int, name: str) -> tuple[list[Question], int]:
+    """The questions whose prompts fit, and how many do not."""
+    agent.loop.renderer.check_thinking(questions[0])
+    kept = [q for q, long in zip(questions, over_long(agent.loop.renderer, questions, limit), strict=True) if not long]
+    if not kept:
+        raise UserError(f"all {len(questions)} prompts of {name} are longer than rollout.max_prompt_tokens={limit}; raise it or shorten the prompt")
+    return kept, len(questions) - len(kept)

@@ -1,0 +1,193 @@
+"""The parts of a training run in order: prepare, measure before, train, measure after, close."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import lightning as L
+import torch
+from rich.console import Console
+
+from ssrl.config import Config
+from ssrl.errors import UserError
+from ssrl.policy.hardware import precision
+from ssrl.policy.load import load_model
+from ssrl.report.page import write_page
+from ssrl.runlog.folder import RunFolder, State
+from ssrl.runlog.identity import resolved
+from ssrl.runlog.manifest import build_manifest
+from ssrl.runlog.mirrors import open_mirrors
+from ssrl.tasks.build import build_agent, build_policy, device_of, short_enough
+from ssrl.tasks.checkpoint import checkpoint_path
+from ssrl.tasks.sources import Sources
+from ssrl.tasks.train import relative, show
+from ssrl.training.callbacks import Checkpoints, Recorder, Validator, record_of
+from ssrl.training.data import QuestionData
+from ssrl.training.evaluate import evaluate
+from ssrl.training.files import AtomicCheckpointIO
+from ssrl.training.module import SearchRL
+from ssrl.training.progress import Progress
+from ssrl.types import Question, Sampling
+
+
+class Fit:
+    """One run, from its configuration to its summary. On several processes every one walks through it; the first writes."""
+
+    def __init__(self, config: Config, sources: Sources, folder: RunFolder) -> None:
+        self.config, self.sources, self.folder = config, sources, folder
+        self.started = time.monotonic()
+        _quiet_libraries()
+        if config.trainer.threads:
+            torch.set_num_threads(config.trainer.threads)
+        self.trainer, self.last_step = None, 0
+        self.last, self.best = checkpoint_path(folder.path, "last"), checkpoint_path(folder.path, "best")
+        self.console = Console()
+
+    def prepare(self) -> None:
+        """Build everything and say what will run."""
+        c = self.config
+        loaded = build_policy(c)
+        agent = build_agent(c, loaded)
+        limit = c.rollout.max_prompt_tokens
+        self.questions, dropped = short_enough(agent, self.sources.train, limit, f"data={c.data.name}")
+        self.tests = {name: short_enough(agent, qs, limit, f"data.test.{name}")[0] for name, qs in self.sources.test.items()}
+        self.vals = {name: short_enough(agent, qs, limit, f"data.val.{name}")[0] for name, qs in self.sources.val.items()}
+        self.module = SearchRL(c, agent, self._reference())
+        self.resume = self.last.exists()
+        if self.resume:
+            self.last_step = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["steps_done"]
+        self.trainer = self._trainer()
+        self.first = self.trainer.is_global_zero
+        self.progress = Progress(self.console, c.train.steps, quiet=not self.first)
+        if self.first:
+            self._manifest(dropped)
+            self.folder.rewind(self.last_step if self.resume else -1)
+        self._introduce(agent.loop.renderer.prompt_ids(self.questions[0]))
+
+    def _reference(self) -> Any:
+        """The reference policy, only where a KL term needs it; adapters need none, since switched off they are the reference."""
+        c = self.config
+        if c.algo.kl != "loss" or not c.algo.kl_coef or c.model.lora.rank:
+            return None
+        reference = load_model(c.model.path, revision=c.model.revision, dtype=c.model.dtype, attention=c.model.attention).model
+        return reference.requires_grad_(False)
+
+    def _trainer(self) -> L.Trainer:
+        c = self.config
+        mirrors = open_mirrors(
+            c.logger.names if _is_first() else [], self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode
+        )
+        self.mirrors = mirrors
+        self.recorder = Recorder(self.folder, mirrors, Progress(self.console, c.train.steps, quiet=not _is_first()))
+        validator = Validator(
+            self.recorder, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
+        )
+        self.checkpoints = Checkpoints(self.last, every=c.train.save_every, announce=lambda text: self.console.print(text))
+        t = c.trainer
+        return L.Trainer(
+            accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=t.strategy,
+            precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
+            deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
+            callbacks=[self.recorder, validator, self.checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
+
+    def _manifest(self, dropped: int) -> None:
+        c = self.config
+        data = {**self.sources.manifest, "over_long_prompts": dropped}
+        self.folder.write_manifest(build_manifest(c, seeds={"run": c.seed}, data=data, engine={"name": c.engine.name}))
+
+    def _introduce(self, prompt: tuple[int, ...]) -> None:
+        c, say = self.config, self.progress.say
+        say(f"[bold]{c.name}[/bold] seed {c.seed}, recipe {c.recipe}, in {relative(self.folder.path)}")
+        say(
+            f"{len(self.questions)} training questions; {c.train.questions} x {c.rollout.n} rollouts a step at temperature {c.rollout.temperature:g}, "
+            f"prompts of about {len(prompt)} tokens, at most {c.rollout.max_response_tokens} new ones; {c.train.steps} steps at learning rate {c.train.lr:g}; "
+            f"sampling in {str(self.module.agent.sampler.dtype).removeprefix('torch.')}, updates in {self.trainer.precision}"
+        )
+        if self.resume:
+            say(f"continuing after step {self.last_step}")
+
+    def measure(self, moment: str) -> None:
+        """Figures on the test sets, once before training and once with the best checkpoint; kept in `summary.json`."""
+        summary = self.folder.summary() or {"before": {}, "after": {}, "test_sets": [f"test/{name}" for name in self.tests]}
+        if moment == "before" and (summary["before"] or self.last_step):
+            return
+        c, step = self.config, 0 if moment == "before" else self.module.steps_done
+        figures: dict[str, float] = {}
+        for name, questions in self.tests.items():
+            figures |= self._measure_set(name, questions, step)
+        if self.first:
+            best = {} if moment == "before" else {"best_step": self.module.best[1] if self.module.best else step}
+            counts = {"train questions": len(self.questions), **{f"test questions {n}": len(q) for n, q in self.tests.items()}}
+            self.folder.write_summary({**summary, moment: figures, **best, "counts": counts, "samples": c.eval.samples})
+
+    def _measure_set(self, name: str, questions: list[Question], step: int) -> dict[str, float]:
+        c, agent = self.config, self.module.agent
+        self.progress.phase(f"testing on {len(questions)} questions of {name}")
+        figures, rollouts = evaluate(
+            agent, questions, f"test/{name}", sampling=Sampling(temperature=c.eval.temperature), run_seed=c.seed, step=step)  # fmt: skip
+        if c.eval.samples:
+            sampling = Sampling(temperature=c.rollout.temperature, top_p=c.rollout.top_p, top_k=c.rollout.top_k)
+            sampled, _ = evaluate(agent, questions, f"test/{name}", sampling=sampling, n=c.eval.samples, run_seed=c.seed, step=step)
+            figures[f"test/{name}/pass@1"] = sampled[f"test/{name}/em"]
+        if self.first:
+            self.folder.rollouts.append(f"test.{name}", step, [record_of(self.module, r, step) for r in rollouts])
+        return figures
+
+    def train(self) -> bool:
+        """Run the remaining steps; False where the run was asked to stop before its end."""
+        c = self.config
+        data = QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions)
+        if self.last_step < c.train.steps:
+            self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
+            try:
+                self.trainer.fit(self.module, datamodule=data, ckpt_path=self.last if self.resume else None, weights_only=False)
+            except OSError as error:
+                raise UserError(f"writing to {relative(self.folder.path)} failed ({error}); make room and repeat the command: it continues") from error
+        else:
+            self.module.steps_done = self.last_step
+            self.module.best = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["best"]
+        if self.module.steps_done < c.train.steps:
+            self.recorder.progress.close()
+            self.progress.say(f"stopped after step {self.module.steps_done} of {c.train.steps}, saved; repeat the same command to continue")
+            if self.first:
+                self.folder.set_status(State.INTERRUPTED, step=self.module.steps_done)
+            return False
+        if self.best.exists():
+            state = torch.load(self.best, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
+            self.module.load_state_dict(state)
+            self.module.agent.sampler.publish()
+        return True
+
+    def close(self) -> None:
+        """Write the page and show the table."""
+        self.recorder.progress.close()
+        self.mirrors.close()
+        if not self.first:
+            return
+        self.folder.set_status(State.DONE, step=self.module.steps_done)
+        page = write_page(self.folder.path)
+        show(self.console, self.folder.summary())
+        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
+        self.progress.say(f"best checkpoint: step {self.folder.summary()['best_step']} by validation; {minutes}:{seconds:02d} minutes in all")
+        self.progress.say(f"curves and rollouts: [bold]{relative(page)}[/bold]")
+        self.progress.say(f"ask it: python -m ssrl task=ask ckpt={relative(self.folder.path)} question=\"What is the capital of Peru?\"")
+
+
+def _is_first() -> bool:
+    from ssrl.tasks.train import _is_further_process
+
+    return not _is_further_process()
+
+
+def _quiet_libraries() -> None:
+    """Lightning's notices about tips, workers and hardware say nothing about an experiment."""
+    import logging
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for text in (".*does not have many workers.*", ".*srun.*", ".*`isinstance\\(treespec, LeafSpec\\)`.*", ".*Checkpoint directory.*"):
+        warnings.filterwarnings("ignore", text)
+
+
