@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -45,6 +45,7 @@ class TransformersSampler:
         check_supported(model)
         self.source, self.tokenizer, self.end_ids, self.batch = model, tokenizer, end_ids, batch
         self.dtype = dtype
+        self.listener: Callable[[int, int], None] | None = None  # told (index of the request, token) as tokens are drawn
         self.model: PreTrainedModel | None = None
         self.publish()
 
@@ -59,6 +60,10 @@ class TransformersSampler:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        with torch.autocast(self.source.device.type, enabled=False):  # sampling has a type of its own, also within a training step
+            return self._generate(requests)
+
+    def _generate(self, requests: Sequence[Request]) -> list[Completion]:
         for request in requests:
             if request.max_new_tokens < 1:
                 raise ValueError(f"a request needs room for at least one new token, found max_new_tokens={request.max_new_tokens}")
@@ -131,6 +136,8 @@ class TransformersSampler:
 
     def _finished(self, s: _Sequence, token: int) -> bool:
         s.ids.append(token)
+        if self.listener is not None:
+            self.listener(s.index, token)
         if token in self.end_ids:
             s.finish = Finish.EOS
         elif s.request.stop and self._holds_stop(s):

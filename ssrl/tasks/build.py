@@ -17,6 +17,7 @@ from ssrl.policy.sampler import TransformersSampler
 from ssrl.rewards.score import Reward
 from ssrl.rollout.loop import EpisodeLoop, Limits
 from ssrl.rollout.render import Renderer, over_long
+from ssrl.tasks.checkpoint import load_weights, locate
 from ssrl.training.agent import Agent
 from ssrl.types import Engine, Question
 
@@ -80,3 +81,12 @@ def short_enough(agent: Agent, questions: Sequence[Question], limit: int, name: 
     if not kept:
         raise UserError(f"all {len(questions)} prompts of {name} are longer than rollout.max_prompt_tokens={limit}; raise it or shorten the prompt")
     return kept, len(questions) - len(kept)
+
+
+def build_trained(config: Config) -> LoadedModel:
+    """The policy of `config.ckpt`, or the model as it is where there is no checkpoint."""
+    loaded = build_policy(config)
+    if config.ckpt is not None:
+        load_weights(loaded.model, locate(config.ckpt)[1])
+    loaded.model.to(device_of(config))
+    return loaded

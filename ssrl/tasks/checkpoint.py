@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from omegaconf import OmegaConf
 
 from ssrl.config import Config
@@ -46,8 +47,14 @@ def with_run_config(config: Config, overrides: list[str]) -> Config:
         if section in groups:
             continue
         merged[section] = OmegaConf.merge(OmegaConf.structured(type(getattr(config, section))), manifest["config"][section])
-        dotted = [word for word in typed if word.startswith(f"{section}.")]
-        for word in dotted:
-            key = word.partition("=")[0]
+        for key in (key for key in groups if key.startswith(f"{section}.")):
             OmegaConf.update(merged, key, OmegaConf.select(OmegaConf.structured(config), key))
+    if "name" not in groups:
+        merged.name = Config.name  # the interpolation again, over the sections as they are now
     return OmegaConf.to_object(merged)
+
+
+def load_weights(model: torch.nn.Module, file: Path) -> None:
+    """Put a checkpoint's weights into the model that its run's configuration builds."""
+    state = torch.load(file, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
+    model.load_state_dict({name.removeprefix("policy."): value for name, value in state.items()})

@@ -21,15 +21,16 @@ from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.mirrors import open_mirrors
 from ssrl.tasks.build import build_agent, build_policy, device_of, short_enough
 from ssrl.tasks.checkpoint import checkpoint_path
+from ssrl.tasks.measure import measure
+from ssrl.tasks.show import relative, show
 from ssrl.tasks.sources import Sources
-from ssrl.tasks.train import relative, show
-from ssrl.training.callbacks import Checkpoints, Recorder, Validator, record_of
+from ssrl.tasks.train import is_further_process
+from ssrl.training.callbacks import Checkpoints, Recorder, Validator
 from ssrl.training.data import QuestionData
-from ssrl.training.evaluate import evaluate
 from ssrl.training.files import AtomicCheckpointIO
 from ssrl.training.module import SearchRL
 from ssrl.training.progress import Progress
-from ssrl.types import Question, Sampling
+from ssrl.types import Sampling
 
 
 class Fit:
@@ -77,10 +78,10 @@ class Fit:
     def _trainer(self) -> L.Trainer:
         c = self.config
         mirrors = open_mirrors(
-            c.logger.names if _is_first() else [], self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode
+            c.logger.names if not is_further_process() else [], self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode
         )
         self.mirrors = mirrors
-        self.recorder = Recorder(self.folder, mirrors, Progress(self.console, c.train.steps, quiet=not _is_first()))
+        self.recorder = Recorder(self.folder, mirrors, Progress(self.console, c.train.steps, quiet=is_further_process()))
         validator = Validator(
             self.recorder, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
         )
@@ -115,26 +116,11 @@ class Fit:
         if moment == "before" and (summary["before"] or self.last_step):
             return
         c, step = self.config, 0 if moment == "before" else self.module.steps_done
-        figures: dict[str, float] = {}
-        for name, questions in self.tests.items():
-            figures |= self._measure_set(name, questions, step)
+        figures = measure(c, self.module.agent, self.tests, step=step, folder=self.folder, progress=self.progress)
         if self.first:
             best = {} if moment == "before" else {"best_step": self.module.best[1] if self.module.best else step}
             counts = {"train questions": len(self.questions), **{f"test questions {n}": len(q) for n, q in self.tests.items()}}
             self.folder.write_summary({**summary, moment: figures, **best, "counts": counts, "samples": c.eval.samples})
-
-    def _measure_set(self, name: str, questions: list[Question], step: int) -> dict[str, float]:
-        c, agent = self.config, self.module.agent
-        self.progress.phase(f"testing on {len(questions)} questions of {name}")
-        figures, rollouts = evaluate(
-            agent, questions, f"test/{name}", sampling=Sampling(temperature=c.eval.temperature), run_seed=c.seed, step=step)  # fmt: skip
-        if c.eval.samples:
-            sampling = Sampling(temperature=c.rollout.temperature, top_p=c.rollout.top_p, top_k=c.rollout.top_k)
-            sampled, _ = evaluate(agent, questions, f"test/{name}", sampling=sampling, n=c.eval.samples, run_seed=c.seed, step=step)
-            figures[f"test/{name}/pass@1"] = sampled[f"test/{name}/em"]
-        if self.first:
-            self.folder.rollouts.append(f"test.{name}", step, [record_of(self.module, r, step) for r in rollouts])
-        return figures
 
     def train(self) -> bool:
         """Run the remaining steps; False where the run was asked to stop before its end."""
@@ -174,12 +160,6 @@ class Fit:
         self.progress.say(f"best checkpoint: step {self.folder.summary()['best_step']} by validation; {minutes}:{seconds:02d} minutes in all")
         self.progress.say(f"curves and rollouts: [bold]{relative(page)}[/bold]")
         self.progress.say(f"ask it: python -m ssrl task=ask ckpt={relative(self.folder.path)} question=\"What is the capital of Peru?\"")
-
-
-def _is_first() -> bool:
-    from ssrl.tasks.train import _is_further_process
-
-    return not _is_further_process()
 
 
 def _quiet_libraries() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
 
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
@@ -17,7 +15,7 @@ def main(config: Config, overrides: list[str]) -> None:
     """Train, or continue the run of the same configuration; a finished one is only shown."""
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
-    if _is_further_process():
+    if is_further_process():
         _train(config, sources, folder)
         return
     with folder.claim():
@@ -27,7 +25,7 @@ def main(config: Config, overrides: list[str]) -> None:
             _train(config, sources, folder)
 
 
-def _is_further_process() -> bool:
+def is_further_process() -> bool:
     return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "SLURM_PROCID", "RANK"))
 
 
@@ -41,31 +39,3 @@ def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
         return
     fit.measure("after")
     fit.close()
-
-
-def show(console: Any, summary: dict[str, Any]) -> None:
-    """The before-and-after table."""
-    from rich.table import Table
-
-    from ssrl.report.summary import METRICS
-
-    before, after = summary["before"], summary["after"]
-    for name in summary["test_sets"]:
-        table = Table(title=f"{name}: before and after training", title_justify="left")
-        for column in ("", "before", "after", "change"):
-            table.add_column(column, justify="left" if not column else "right")
-        for metric, (title, _, digits) in METRICS.items():
-            if (key := f"{name}/{metric}") in before and key in after:
-                change = after[key] - before[key]
-                table.add_row(title, f"{before[key]:.{digits}f}", f"{after[key]:.{digits}f}", f"{change:+.{digits}f}")
-        console.print(table)
-
-
-def relative(path: Path) -> str:
-    """A path as short as it can be shown from here."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-

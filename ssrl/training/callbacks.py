@@ -15,6 +15,7 @@ from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.mirrors import Mirrors
 from ssrl.runlog.rollouts import record
 from ssrl.training import ranks
+from ssrl.training.agent import Agent
 from ssrl.training.evaluate import evaluate
 from ssrl.training.module import SearchRL
 from ssrl.training.progress import Progress
@@ -29,7 +30,7 @@ class Recorder(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
         result, step = module.last, module.steps_done
-        rollouts = ranks.gathered([record_of(module, r, step, result.advantages.get((r.group, r.sample))) for r in result.rollouts])
+        rollouts = ranks.gathered([record_of(module.agent, r, step, result.advantages.get((r.group, r.sample))) for r in result.rollouts])
         if trainer.is_global_zero:
             self.write(result.metrics, step)
             self.folder.rollouts.append("train", step, rollouts)
@@ -67,7 +68,7 @@ class Validator(L.Callback):
             scores.append(metrics[f"val/{name}/em"])
             if trainer.is_global_zero:
                 self.recorder.write(metrics, step)
-                self.recorder.folder.rollouts.append(f"val.{name}", step, [record_of(module, r, step) for r in rollouts[: self.keep]])
+                self.recorder.folder.rollouts.append(f"val.{name}", step, [record_of(module.agent, r, step) for r in rollouts[: self.keep]])
                 self.recorder.progress.validation(step, name, metrics)
         score = sum(scores) / len(scores)
         if module.best is None or score > module.best[0]:
@@ -112,7 +113,7 @@ class Checkpoints(L.Callback):
         trainer.should_stop = trainer.should_stop or stop
 
 
-def record_of(module: SearchRL, rollout: Rollout, step: int, advantage: float | None = None) -> dict[str, Any]:
+def record_of(agent: Agent, rollout: Rollout, step: int, advantage: float | None = None) -> dict[str, Any]:
     """A rollout as the run folder keeps it, with each token's text."""
-    pieces = module.agent.loop.token_text.pieces(rollout.ids)
+    pieces = agent.loop.token_text.pieces(rollout.ids)
     return record(rollout, [piece.decode("utf-8", errors="replace") for piece in pieces], step, advantage)

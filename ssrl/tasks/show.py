@@ -1,0 +1,39 @@
+"""What a finished task prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ssrl.report.summary import METRICS
+
+
+def show(console: Console, summary: Mapping[str, Any]) -> None:
+    """One table a test set: before, after and change, or the figures alone where nothing was trained."""
+    before, after = summary["before"], summary["after"]
+    for name in summary["test_sets"]:
+        columns = ("before", "after", "change") if before else ("value",)
+        table = Table(title=f"{name}, before and after training" if before else name, title_justify="left")
+        table.add_column("")
+        for column in columns:
+            table.add_column(column, justify="right")
+        for metric, (title, _, digits) in METRICS.items():
+            key = f"{name}/{metric}"
+            if key in after and (not before or key in before):
+                values = [f"{after[key]:.{digits}f}"]
+                if before:
+                    values = [f"{before[key]:.{digits}f}", *values, f"{after[key] - before[key]:+.{digits}f}"]
+                table.add_row(title, *values)
+        console.print(table)
+
+
+def relative(path: Path) -> str:
+    """A path as short as it can be shown from here."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
