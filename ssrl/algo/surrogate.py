@@ -26,7 +26,7 @@ def clip(
         advantages: [M] of each token's rollout.
 
     Returns:
-        [M] losses (to be minimised), and the boolean tokens {"clip_low_frac", "clip_high_frac", "dual_clip_frac"}.
+        [M] losses (to be minimised), and the boolean tokens {"clip_low_frac", "clip_high_frac", "dual_clip_frac", "clamped_frac"}.
     """
     advantages = advantages.float()
     ratio = log_ratio(logp, old_logp).exp()
@@ -35,6 +35,7 @@ def clip(
     happened = {
         "clip_low_frac": (ratio < 1 - clip_low) & (advantages < 0),
         "clip_high_frac": (ratio > 1 + clip_high) & (advantages > 0),
+        "clamped_frac": (logp.float() - old_logp.float()).abs() > _LOG_RATIO_LIMIT,
     }
     if dual_clip is not None:
         bound = -advantages * dual_clip

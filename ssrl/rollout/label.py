@@ -14,7 +14,7 @@ def policy_view(pieces: Sequence[bytes], sources: Sequence[Source]) -> str:
     return b"".join(b" " * len(p) if s is Source.ENGINE else p for p, s in zip(pieces, sources, strict=True)).decode("latin-1")
 
 
-def label(pieces: Sequence[bytes], sources: Sequence[Source], mask: str) -> tuple[tuple[Block, ...], tuple[bool, ...]]:
+def label(pieces: Sequence[bytes], sources: Sequence[Source], mask: str, *, thinking: bool = False) -> tuple[tuple[Block, ...], tuple[bool, ...]]:
     """The block of each token, and whether it is trained.
 
     Args:
@@ -22,16 +22,17 @@ def label(pieces: Sequence[bytes], sources: Sequence[Source], mask: str) -> tupl
         sources: [T] who wrote it.
         mask: `tokens`: sampled tokens outside of `<information>…</information>`, where a token that overlaps the span is inside;
             `none`: every token of the response.
+        thinking: the prompt has already opened a think block.
 
     Returns:
         [T] blocks, [T] trained.
     """
-    text = policy_view(pieces, sources)
+    text = policy_view(pieces, sources) + " "  # so that a block that never closes also holds the tokens without text at its end
     ends = list(accumulate(map(len, pieces)))
     starts = [0, *ends[:-1]]
     blocks = [Block.INFORMATION if source is Source.ENGINE else Block.OUTSIDE for source in sources]
     inside = [False] * len(pieces)
-    for first, last, block in label_spans(text):
+    for first, last, block in label_spans(text, thinking=thinking):
         for t in _overlapping(starts, ends, first, last):
             if sources[t] is not Source.ENGINE:
                 blocks[t] = block

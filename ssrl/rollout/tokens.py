@@ -24,12 +24,12 @@ class TokenText:
         self._added = {i: token.content.encode() for i, token in tokenizer.added_tokens_decoder.items() if not token.special}
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """[T] the bytes of each token; joined they are the text in UTF-8."""
+        """[T] the bytes of each token; joined they are the text in UTF-8. Ids that only pad the embedding say nothing."""
         if self._bytes is None:
             return self._by_growth(ids)
         tokens = self.tokenizer.convert_ids_to_tokens(list(ids))
         return [
-            b"" if i in self._special else self._added.get(i) or bytes(self._bytes[character] for character in token)
+            b"" if i in self._special else self._added.get(i) or bytes(self._bytes[character] for character in token or "")
             for i, token in zip(ids, tokens, strict=True)
         ]
 
@@ -41,8 +41,8 @@ class TokenText:
                 pieces.append(b"")
                 continue
             pieces.append(text[len(settled) :].encode())
-            if end - start > 16:  # decode a short window again, so that long sequences stay linear
-                start = end - 4
+            if end - start > 16:  # decode a short window again, so that long sequences stay linear; it begins with a whole character
+                start = next((s for s in range(end - 4, start, -1) if pieces[s - 1]), start)
                 settled = self.tokenizer.decode(ids[start:end], skip_special_tokens=True)
             else:
                 settled = text

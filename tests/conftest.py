@@ -1,0 +1,22 @@
+"""Fixtures that several rooms share: the tiny model, loaded once, and a cache of its own for it."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Converted models go to a folder of this session, unless the caller has named one."""
+    os.environ.setdefault("SSRL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def tiny(cache):
+    """The tiny random model with its byte tokenizer, whose pad token is its end token. Shared: do not change its weights."""
+    import torch
+
+    from ssrl.policy.load import load_model
+
+    torch.set_num_threads(1)
+    return load_model("random:tiny")
