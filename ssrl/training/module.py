@@ -228,7 +228,7 @@ class SearchRL(L.LightningModule):
         parameters = [p for p in self.policy.parameters() if p.requires_grad]
         fused = parameters[0].device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(parameters, lr=c.lr, betas=tuple(c.betas), weight_decay=c.weight_decay, fused=fused)
-        warmup = max(c.warmup_steps, 1) * self.config.algo.updates
+        warmup = max(c.warmup_steps * self.config.algo.updates, 1)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / warmup))
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
