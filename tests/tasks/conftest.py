@@ -101,9 +101,8 @@ class Runs:
             (site / "sitecustomize.py").write_text(SITE)
         path = os.pathsep.join([str(site), str(ROOT)])
         env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
-        return subprocess.Popen(
-            [sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)  # fmt: skip
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
+        return subprocess.Popen([sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, start_new_session=True, **options)
 
     def command(self, *words: str, **options) -> tuple[int, str]:
         """Exit code and output of the command line."""

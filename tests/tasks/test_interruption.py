@@ -1,6 +1,7 @@
 """Real processes that are stopped, killed, or find their folder taken or their disk full."""
 
 import os
+import pty
 import resource
 import signal
 import subprocess
@@ -115,3 +116,24 @@ def test_a_disk_that_is_really_full_loses_nothing(runs):
         assert runs.run("train.steps=3").status().step == 3
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_terminal_sees_one_live_line_and_every_step(runs):
+    screen, terminal = pty.openpty()
+    process = runs.start("train.steps=2", "eval.every=1", env={"TERM": "xterm"}, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    said = b""
+    try:
+        while True:
+            try:
+                said += os.read(screen, 65536)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait(timeout=60) == 0, said.decode(errors="replace")
+    finally:
+        runs.end(process)
+        os.close(screen)
+    text = said.decode(errors="replace")
+    assert "step 1 of 2" in text and "testing on 3 questions" in text and "validating on 3 questions" in text
+    assert "2/2" in text and "Traceback" not in text
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")  # the cursor is back

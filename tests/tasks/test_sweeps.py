@@ -24,3 +24,9 @@ def test_a_failing_job_leaves_its_traceback_and_the_other_still_runs(runs):
     states = {RunFolder(path).status().state: RunFolder(path).status() for path in runs.home.glob("runs/*/seed0")}
     assert set(states) == {State.FAILED, State.DONE}
     assert "Traceback" in states[State.FAILED].error and "UserError" in states[State.FAILED].error
+
+
+def test_a_sweep_of_several_processes_a_run_is_refused_outside_of_slurm(runs):
+    code, said = runs.command("-m", "seed=0,1", "trainer=ddp2", rewarded=False)
+    assert code == 1 and "in a sweep needs hydra/launcher=slurm" in said and "Traceback" not in said
+    assert not (runs.home / "runs").exists() or not list(runs.home.glob("runs/*/seed*"))
