@@ -143,3 +143,11 @@ def test_the_readme_counts_are_current():
         counts = [sum(row["family"] == family for row in ROWS[split]) for split in SPLITS]
         assert f"| {family} | {counts[0]} | {counts[1]} | {counts[2]} |" in text
     assert f"| all | {' | '.join(str(len(ROWS[split])) for split in SPLITS)} |" in text
+
+
+def test_the_first_questions_are_like_the_rest():
+    half = len(ROWS["train"]) // 2
+    first, second = Counter(row["family"] for row in ROWS["train"][:half]), Counter(row["family"] for row in ROWS["train"][half:])
+    assert all(abs(first[family] - second[family]) <= 16 for family in first | second)
+    known = [sum(LEVELS[row["id"]] == "greedy" for row in rows) for rows in (ROWS["train"][:half], ROWS["train"][half:])]
+    assert abs(known[0] - known[1]) <= 0.1 * half
