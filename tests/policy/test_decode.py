@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, BloomConfig, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config
 
 from ssrl.errors import UserError
 from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
@@ -71,7 +71,7 @@ def test_models_without_windows_are_served():
         check_supported(make(config))
 
 
-def test_models_with_positions_of_another_kind_are_refused():
-    model = make(GPT2Config(vocab_size=31, n_embd=16, n_layer=1, n_head=2))
-    with pytest.raises(UserError, match="gpt2"):
+def test_a_model_whose_attention_cannot_be_exchanged_is_refused():
+    model = make(BloomConfig(vocab_size=31, hidden_size=16, n_layer=1, n_head=2))
+    with pytest.raises(UserError, match="bloom has an attention that cannot be exchanged"):
         check_supported(model)
