@@ -84,6 +84,11 @@ class RolloutWriter:
             append_bytes(path, zstandard.compress(lines.encode()))
         return path
 
+    def replace(self, split: str, step: int, records: Iterable[dict[str, Any]]) -> Path:
+        """`append` to a file that is begun anew: what an earlier, perhaps interrupted, attempt wrote of this split and step goes."""
+        (self.folder / f"{split}-{step}.jsonl.zst").unlink(missing_ok=True)
+        return self.append(split, step, records)
+
     def drop_after(self, step: int) -> None:
         """Removes the files of later steps, which a run that continues from `step` writes again."""
         for _, later, path in rollout_files(self.folder):

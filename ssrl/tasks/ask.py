@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from ssrl.config import Config
@@ -27,7 +28,7 @@ def main(config: Config, overrides: list[str]) -> None:
     rollout = agent.rollouts(
         [question], [("ask",)], n=1, run_seed=config.seed, step=0, sampling=Sampling(temperature=config.eval.temperature))[0]  # fmt: skip
     writer.finish()
-    console.print(f"answer: [bold]{rollout.score.answer or 'none'}[/bold]; {len(rollout.searches)} searches, {len(rollout.ids)} tokens, {rollout.status}")
+    console.print(f"answer: [bold]{escape(rollout.score.answer or 'none')}[/bold]; {len(rollout.searches)} searches, {len(rollout.ids)} tokens, {rollout.status}")
 
 
 class Writer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -32,7 +33,7 @@ def device_of(config: Config) -> torch.device:
     """Where this process's model lives, before a Trainer places it."""
     if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0"))))
 
 
 def build_policy(config: Config) -> LoadedModel:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.runlog.files import read_json
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 # What a run's own configuration decides for `task=eval`, `ask` and `export`, unless the user types it.
 INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "algo")
@@ -20,11 +24,14 @@ def checkpoint_path(run: Path, role: str) -> Path:
 
 
 def locate(ckpt: str) -> tuple[Path, Path]:
-    """The run folder and the checkpoint file that `ckpt` names; `best` where it names only the run."""
+    """The run folder and the checkpoint file that `ckpt` names; where it names only the run, `best`, or `last` if none was chosen."""
     path = Path(ckpt).expanduser()
     if path.is_file() and path.parent.name == "checkpoints":
         return path.parent.parent, path
-    run, role = (path.parent, path.name) if path.name in ("best", "last") and not path.exists() else (path, "best")
+    if path.name in ("best", "last") and not path.exists():
+        run, role = path.parent, path.name
+    else:
+        run, role = path, "best" if checkpoint_path(path, "best").exists() else "last"
     file = checkpoint_path(run, role)
     if not (run / "manifest.json").exists():
         raise UserError(f"ckpt={ckpt}: {run} is no run folder (it has no manifest.json); give runs/<name>-<hash>/seed<k>, with /best or /last")
@@ -41,20 +48,37 @@ def with_run_config(config: Config, overrides: list[str]) -> Config:
     run, _ = locate(config.ckpt)
     manifest = read_json(run / "manifest.json")
     merged = OmegaConf.structured(config)
-    typed = [word.lstrip("+") for word in overrides]
-    groups = {word.partition("=")[0] for word in typed}
+    typed = typed_keys(overrides)
     for section in INHERITED:
-        if section in groups:
+        if section in typed:
             continue
         merged[section] = OmegaConf.merge(OmegaConf.structured(type(getattr(config, section))), manifest["config"][section])
-        for key in (key for key in groups if key.startswith(f"{section}.")):
-            OmegaConf.update(merged, key, OmegaConf.select(OmegaConf.structured(config), key))
-    if "name" not in groups:
+        for key in (key for key in typed if key.startswith(f"{section}.")):
+            addition = OmegaConf.create()
+            OmegaConf.update(addition, key, OmegaConf.select(OmegaConf.structured(config), key), force_add=True)
+            merged = OmegaConf.merge(merged, addition)
+    if "name" not in typed:
         merged.name = Config.name  # the interpolation again, over the sections as they are now
     return OmegaConf.to_object(merged)
 
 
-def load_weights(model: torch.nn.Module, file: Path) -> None:
+def typed_keys(overrides: list[str]) -> list[str]:
+    """The groups and keys that were given a value, those of a dictionary one by one; an empty one gives none."""
+    keys: list[str] = []
+    for override in OverridesParser.create().parse_overrides(overrides):
+        if override.is_delete():
+            continue
+        keys += _leaves(override.key_or_group, override.value())
+    return keys
+
+
+def _leaves(key: str, value: object) -> list[str]:
+    return [leaf for name, inner in value.items() for leaf in _leaves(f"{key}.{name}", inner)] if isinstance(value, dict) else [key]
+
+
+def load_weights(model: Module, file: Path) -> None:
     """Put a checkpoint's weights into the model that its run's configuration builds."""
+    import torch
+
     state = torch.load(file, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
     model.load_state_dict({name.removeprefix("policy."): value for name, value in state.items()})

@@ -10,13 +10,13 @@ from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import run_folder
+from ssrl.tasks.checkpoint import locate, with_run_config
 from ssrl.tasks.sources import load_sources
+from ssrl.tasks.train import command
 
 
 def main(config: Config, overrides: list[str]) -> None:
     """Evaluate on every set of `data.test`; the figures, rollouts and a page go to `out`, or to a folder of their own under `runs`."""
-    from ssrl.tasks.checkpoint import locate, with_run_config
-
     config = with_run_config(config, overrides)
     if config.ckpt is not None:
         config = dataclasses.replace(config, ckpt=str(locate(config.ckpt)[1]))
@@ -25,7 +25,7 @@ def main(config: Config, overrides: list[str]) -> None:
         raise UserError(f"data={config.data.name} has no test set; choose e.g. data=bundled or data=bamboogle")
     named = dataclasses.replace(config, name=f"eval-{config.name}")
     folder = RunFolder(Path(config.out) if config.out else run_folder(named, fingerprint))
-    with folder.claim(), folder.tracked(" ".join(["python -m ssrl", *overrides])):
+    with folder.claim(), folder.tracked(command(overrides)):
         _evaluate(config, sources, folder)
 
 

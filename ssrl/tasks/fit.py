@@ -19,14 +19,14 @@ from ssrl.report.page import write_page
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
 from ssrl.runlog.manifest import build_manifest
-from ssrl.runlog.mirrors import open_mirrors
+from ssrl.runlog.mirrors import Mirrors, open_mirrors
 from ssrl.tasks.build import build_agent, build_policy, device_of, short_enough
 from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
-from ssrl.tasks.show import relative, show
+from ssrl.tasks.show import relative, show_run
 from ssrl.tasks.sources import Sources
 from ssrl.tasks.train import is_further_process
-from ssrl.training.callbacks import Checkpoints, Recorder, Validator
+from ssrl.training.callbacks import Checkpoints, Interruption, Recorder, Validator
 from ssrl.training.data import QuestionData
 from ssrl.training.files import AtomicCheckpointIO
 from ssrl.training.module import SearchRL
@@ -43,14 +43,19 @@ class Fit:
         _quiet_libraries()
         if config.trainer.threads:
             torch.set_num_threads(config.trainer.threads)
-        self.trainer, self.last_step = None, 0
+        self.last_step = 0
         self.last, self.best = checkpoint_path(folder.path, "last"), checkpoint_path(folder.path, "best")
+        self.first = not is_further_process()
         self.console = Console()
+        self.progress = Progress(self.console, config.train.steps, quiet=not self.first)
+        self.mirrors = Mirrors()
 
     def prepare(self) -> None:
         """Build everything and say what will run."""
         c = self.config
+        L.seed_everything(c.seed, verbose=False)  # new adapters are random
         loaded = build_policy(c)
+        loaded.model.to(device_of(c))  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         limit = c.rollout.max_prompt_tokens
         self.questions, dropped = short_enough(agent, self.sources.train, limit, f"data={c.data.name}")
@@ -60,12 +65,11 @@ class Fit:
         self.resume = self.last.exists()
         if self.resume:
             self.last_step = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["steps_done"]
-        self.trainer = self._trainer()
-        self.first = self.trainer.is_global_zero
-        self.progress = Progress(self.console, c.train.steps, quiet=not self.first)
         if self.first:
+            self.mirrors = open_mirrors(c.logger.names, self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode)
             self._manifest(dropped)
             self.folder.rewind(self.last_step if self.resume else -1)
+        self.trainer = self._trainer()
         self._introduce(agent.loop.renderer.prompt_ids(self.questions[0]))
 
     def _reference(self) -> Any:
@@ -78,22 +82,19 @@ class Fit:
 
     def _trainer(self) -> L.Trainer:
         c = self.config
-        mirrors = open_mirrors(
-            c.logger.names if not is_further_process() else [], self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode
-        )
-        self.mirrors = mirrors
-        self.recorder = Recorder(self.folder, mirrors, Progress(self.console, c.train.steps, quiet=is_further_process()))
+        recorder = Recorder(self.folder, self.mirrors, self.progress)
         validator = Validator(
-            self.recorder, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
+            recorder, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
         )
-        self.checkpoints = Checkpoints(self.last, every=c.train.save_every, announce=lambda text: self.console.print(text))
+        self.interruption = Interruption(self.progress.say)
+        checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
         return L.Trainer(
             accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=t.strategy,
             precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
             deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
-            callbacks=[self.recorder, validator, self.checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
+            callbacks=[self.interruption, recorder, validator, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
 
     def _manifest(self, dropped: int) -> None:
         c = self.config
@@ -113,54 +114,63 @@ class Fit:
 
     def measure(self, moment: str) -> None:
         """Figures on the test sets, once before training and once with the best checkpoint; kept in `summary.json`."""
-        summary = self.folder.summary() or {"before": {}, "after": {}, "test_sets": [f"test/{name}" for name in self.tests]}
-        if moment == "before" and (summary["before"] or self.last_step):
-            return
+        if moment == "before" and (self.resume or not self.first):
+            return  # measured when the run began; further processes join only when training starts
         c, step = self.config, 0 if moment == "before" else self.module.steps_done
         figures = measure(c, self.module.agent, self.tests, step=step, folder=self.folder, progress=self.progress)
         if self.first:
+            summary = self.folder.summary() or {"before": {}, "after": {}, "test_sets": [f"test/{name}" for name in self.tests]}
             best = {} if moment == "before" else {"best_step": self.module.best[1] if self.module.best else step}
             counts = {"train questions": len(self.questions), **{f"test questions {n}": len(q) for n, q in self.tests.items()}}
             self.folder.write_summary({**summary, moment: figures, **best, "counts": counts, "samples": c.eval.samples})
 
-    def train(self) -> bool:
-        """Run the remaining steps; False where the run was asked to stop before its end."""
+    def train(self) -> None:
+        """Run the remaining steps and take the best checkpoint.
+
+        Raises:
+            SystemExit: the run was asked to stop; the step that it was in is finished and saved.
+        """
         c = self.config
-        data = QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions)
         if self.last_step < c.train.steps:
             self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
-            try:
-                self.trainer.fit(self.module, datamodule=data, ckpt_path=self.last if self.resume else None, weights_only=False)
-            except OSError as error:
-                raise UserError(f"writing to {relative(self.folder.path)} failed ({error}); make room and repeat the command: it continues") from error
-        else:
+            self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
+        elif self.resume:
             self.module.steps_done = self.last_step
             self.module.best = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["best"]
-        if self.module.steps_done < c.train.steps:
-            self.recorder.progress.close()
+        if self.interruption.signal and self.first:
+            self.progress.close()
             self.progress.say(f"stopped after step {self.module.steps_done} of {c.train.steps}, saved; repeat the same command to continue")
-            if self.first:
-                self.folder.set_status(State.INTERRUPTED, step=self.module.steps_done)
-            return False
+            raise SystemExit(128 + self.interruption.signal)
+        if self.interruption.signal:
+            raise SystemExit(0)  # Lightning takes any other code for a crash and kills the first process
         if self.best.exists():
-            state = torch.load(self.best, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
-            self.module.load_state_dict(state)
-            self.module.agent.sampler.publish()
-        return True
+            self.module.load_state_dict(torch.load(self.best, map_location="cpu", weights_only=False, mmap=True)["state_dict"])
+        self.module.to(device_of(c))  # Lightning leaves it on the CPU
+        self.module.agent.sampler.publish()
 
-    def close(self) -> None:
+    def _fit(self, data: QuestionData) -> None:
+        try:
+            self.trainer.fit(self.module, datamodule=data, ckpt_path=self.last if self.resume else None, weights_only=False)
+        except OSError as error:
+            raise UserError(f"writing to {relative(self.folder.path)} failed ({error}); make room and repeat the command: it continues") from error
+        except SystemExit as end:  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from end
+
+    def finish(self) -> None:
         """Write the page and show the table."""
-        self.recorder.progress.close()
-        self.mirrors.close()
+        self.progress.close()
         if not self.first:
             return
         self.folder.set_status(State.DONE, step=self.module.steps_done)
-        page = write_page(self.folder.path)
-        show(self.console, self.folder.summary())
+        write_page(self.folder.path)
         minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
-        self.progress.say(f"best checkpoint: step {self.folder.summary()['best_step']} by validation; {minutes}:{seconds:02d} minutes in all")
-        self.progress.say(f"curves and rollouts: [bold]{relative(page)}[/bold]")
-        self.progress.say(f"ask it: python -m ssrl task=ask ckpt={relative(self.folder.path)} question=\"What is the capital of Peru?\"")
+        show_run(self.console, self.folder)
+        self.progress.say(f"{minutes}:{seconds:02d} minutes in all")
+
+    def close(self) -> None:
+        """Let go of the terminal and the mirrors, however the run ended."""
+        self.progress.close()
+        self.mirrors.close()
 
 
 def _quiet_libraries() -> None:

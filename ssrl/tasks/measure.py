@@ -32,5 +32,5 @@ def measure(
                 sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
             figures[f"{prefix}/pass@1"] = sampled[f"{prefix}/em"]
         if ranks.rank() == 0:
-            folder.rollouts.append(f"test.{name}", step, [record_of(agent, r, step) for r in rollouts])
+            folder.rollouts.replace(f"test.{name}", step, [record_of(agent, r, step) for r in rollouts])
     return figures

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ssrl.report.summary import METRICS
+from ssrl.runlog.folder import RunFolder
 
 
 def show(console: Console, summary: Mapping[str, Any]) -> None:
@@ -29,6 +30,19 @@ def show(console: Console, summary: Mapping[str, Any]) -> None:
                     values = [f"{before[key]:.{digits}f}", *values, f"{after[key] - before[key]:+.{digits}f}"]
                 table.add_row(title, *values)
         console.print(table)
+
+
+def show_run(console: Console, folder: RunFolder) -> None:
+    """What a finished run found, and where to look on."""
+    summary = folder.summary()
+    show(console, summary)
+    path = relative(folder.path)
+    for line in (
+        f"best checkpoint: step {summary['best_step']} by validation",
+        f"curves and rollouts: {path}/report.html",
+        f'ask it: python -m ssrl task=ask ckpt={path} question="What is the capital of Peru?"',
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def relative(path: Path) -> str:

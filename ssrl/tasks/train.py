@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
+
+from rich.console import Console
 
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
-from ssrl.runlog.folder import RunFolder
+from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import run_folder
+from ssrl.tasks.show import relative, show_run
 from ssrl.tasks.sources import Sources, load_sources
 
 
@@ -19,10 +23,19 @@ def main(config: Config, overrides: list[str]) -> None:
         _train(config, sources, folder)
         return
     with folder.claim():
-        command = " ".join(["python -m ssrl", *overrides])
         status = folder.status()
-        with folder.tracked(command, step=status.step if status else 0):
+        if status and status.state is State.DONE and status.step >= config.train.steps:
+            console = Console()
+            console.print(f"finished before, in {relative(folder.path)}; a larger train.steps continues it", highlight=False, soft_wrap=True)
+            show_run(console, folder)
+            return
+        with folder.tracked(command(overrides), step=status.step if status else 0):
             _train(config, sources, folder)
+
+
+def command(overrides: list[str]) -> str:
+    """What to type to run these overrides again."""
+    return shlex.join(["python", "-m", "ssrl", *overrides])
 
 
 def is_further_process() -> bool:
@@ -33,9 +46,11 @@ def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
     from ssrl.tasks.fit import Fit
 
     fit = Fit(config, sources, folder)
-    fit.prepare()
-    fit.measure("before")
-    if not fit.train():
-        return
-    fit.measure("after")
-    fit.close()
+    try:
+        fit.prepare()
+        fit.measure("before")
+        fit.train()
+        fit.measure("after")
+        fit.finish()
+    finally:
+        fit.close()

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import torch
 
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.mirrors import Mirrors
@@ -76,40 +77,54 @@ class Validator(L.Callback):
             trainer.save_checkpoint(self.best, weights_only=True)
 
 
-class Checkpoints(L.Callback):
-    """Saves `last` every few steps and where the run is to stop. Ctrl-C and SIGTERM let the step finish, save, and stop.
+class Interruption(L.Callback):
+    """Ctrl-C and SIGTERM ask the run to stop at the border of a step; asked twice, it stops at once.
 
-    The handler only sets a flag; all processes agree on it at the border of a step, so that nobody waits in a collective call.
+    The handler only sets a flag: nobody waits for another process inside it. It must come first among the callbacks, and takes the
+    signals over when training starts, after Lightning has put its own handlers there.
     """
 
-    def __init__(self, last: Path, *, every: int, announce: Callable[[str], None]) -> None:
-        self.last, self.every, self.announce = last, every, announce
-        self.asked = False
-        self.saved_step = 0
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.announce = announce
+        self.signal = 0  # the signal that asked
         self._before: dict[signal.Signals, Any] = {}
 
-    def setup(self, trainer: L.Trainer, module: SearchRL, stage: str) -> None:
+    def on_train_start(self, trainer: L.Trainer, module: SearchRL) -> None:
         self._before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
 
-    def teardown(self, trainer: L.Trainer, module: SearchRL, stage: str) -> None:
-        for s, handler in self._before.items():
-            signal.signal(s, handler)
+    def on_train_end(self, trainer: L.Trainer, module: SearchRL) -> None:
+        self._restore()
+
+    def on_exception(self, trainer: L.Trainer, module: SearchRL, exception: BaseException) -> None:
+        self._restore()
+
+    def agreed(self, device: torch.device) -> bool:
+        """Whether any process was asked; all of them call this at the same point."""
+        self.signal = int(ranks.largest(float(self.signal), device))
+        return self.signal > 0
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.signal:
             raise KeyboardInterrupt
-        self.asked = True
+        self.signal = number
         self.announce("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
 
-    def on_train_start(self, trainer: L.Trainer, module: SearchRL) -> None:
-        self.saved_step = module.steps_done
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+
+class Checkpoints(L.Callback):
+    """Saves `last` every few steps, after the last step, and where the run was asked to stop."""
+
+    def __init__(self, last: Path, interruption: Interruption, *, every: int) -> None:
+        self.last, self.interruption, self.every = last, interruption, every
 
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
         step = module.steps_done
-        stop = bool(ranks.largest(float(self.asked), module.device))
+        stop = self.interruption.agreed(module.device)
         if stop or step % self.every == 0 or step == module.config.train.steps:
             trainer.save_checkpoint(self.last)
-            self.saved_step = step
         trainer.should_stop = trainer.should_stop or stop
 
 

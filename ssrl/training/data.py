@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import lightning as L
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ssrl.data.order import Draw, QuestionStream
@@ -37,4 +38,5 @@ class QuestionData(L.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         module = self.trainer.lightning_module
         remaining = max(self.steps - module.steps_done, 0)
-        return DataLoader(QuestionBatches(self.questions, self.seed, module.cursor, remaining, self.size), batch_size=None)
+        batches = QuestionBatches(self.questions, self.seed, module.cursor, remaining, self.size)
+        return DataLoader(batches, batch_size=None, generator=torch.Generator())  # else it draws from the global one, once a resume

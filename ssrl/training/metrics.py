@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from ssrl.types import Rollout, Status
@@ -36,3 +36,9 @@ def group_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
         f"{prefix}/group_size_max": float(max(sizes)),
         f"{prefix}/zero_std_frac": fmean(max(rewards) - min(rewards) < 1e-9 for rewards in groups.values()),
     }
+
+
+def means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of every metric over those results that have it: a mini-batch without a signal, or with a bad gradient, lacks some."""
+    names = dict.fromkeys(name for result in results for name in result)
+    return {name: fmean(result[name] for result in results if name in result) for name in names}

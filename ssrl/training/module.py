@@ -24,7 +24,7 @@ from ssrl.policy.logprobs import row_logprobs
 from ssrl.rollout.pack import Row, pack, trained_lengths
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
-from ssrl.training.metrics import group_metrics, rollout_metrics
+from ssrl.training.metrics import group_metrics, means, rollout_metrics
 from ssrl.training.select import mini_batches, trainable
 from ssrl.types import Rollout, Sampling
 
@@ -111,7 +111,7 @@ class SearchRL(L.LightningModule):
         # the ratio is 1 in the first update of a batch, so old log-probabilities need a pass of their own only for later ones
         old = [None if k == 0 else [self._without_gradient(row) for row in batch.rows] for k, batch in enumerate(batches)]
         results = [self._update(batch, logps, step) for batch, logps in zip(batches, old, strict=True)]
-        return {name: sum(r[name] for r in results) / len(results) for name in results[0]}
+        return means(results)
 
     def _batch(self, rollouts: list[Rollout], advantages: Tensor) -> _Batch:
         c = self.config
@@ -127,6 +127,7 @@ class SearchRL(L.LightningModule):
         """One optimiser step: every row is a forward and a backward pass, and gradients add up over rows and processes."""
         optimizer = self.optimizers()
         optimizer.zero_grad(set_to_none=False)
+        torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before, or copies without a gradient
         count = int(ranks.largest(len(batch.rows), self.device))  # every process runs as many passes: fillers of weight 0
         alone = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)  # gradients meet once, in the last pass
         sums: dict[str, float] = {}

@@ -38,7 +38,7 @@ def gathered(items: list[T]) -> list[T]:
 
 
 def _reduce(values: list[float], device: torch.device, operation: dist.ReduceOp.RedOpType) -> list[float]:
-    if world_size() == 1:
+    if world_size() == 1 or not values:
         return values
     tensor = torch.tensor(values, dtype=torch.float64, device=device)
     dist.all_reduce(tensor, operation)

@@ -1,0 +1,141 @@
+"""Real runs of the tiny model: in this process for speed, or as the command line that a person types."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from ssrl.app import prepare
+from ssrl.check import check
+from ssrl.compose import Composer
+from ssrl.runlog.folder import RunFolder
+from ssrl.types import Rollout, Score
+
+ROOT = Path(__file__).parents[2]
+SMALL = (
+    "model=tiny experiment=quickstart trainer=cpu trainer.precision=32-true trainer.threads=1 rollout.dtype=float32 "
+    "rollout.n=4 rollout.temperature=1 rollout.max_response_tokens=12 rollout.max_prompt_tokens=400 prompt.template='{question}' "
+    "eval.every=0 eval.samples=0 train.questions=2 train.lr=0.001 train.warmup_steps=2 "
+    "data.train.bundled.limit=7 data.val.bundled.limit=3 data.test.bundled.limit=3"
+).split()
+SITE = """
+import ssrl.tasks.build
+from tests_reward import even_share
+ssrl.tasks.build.Reward = lambda *args, **kwargs: even_share
+"""
+REWARD = '''
+from ssrl.types import Score
+
+def even_share(rollout):
+    share = sum(i % 2 == 0 for i in rollout.ids) / len(rollout.ids)
+    return Score(total=share, parts=dict.fromkeys(("em", "cover_em", "f1", "format", "searches", "answer_words"), 0.0) | {"em": share}, answer=None)
+'''
+
+
+def even_share(rollout: Rollout) -> Score:
+    """A reward that a random model can earn more of: the share of its tokens with an even id. It stands in for EM, too."""
+    share = sum(i % 2 == 0 for i in rollout.ids) / len(rollout.ids)
+    parts = dict.fromkeys(("em", "cover_em", "f1", "format", "searches", "answer_words"), 0.0) | {"em": share}
+    return Score(total=share, parts=parts, answer=None)
+
+
+@dataclass
+class Runs:
+    """Runs under one folder; `words` are added to the small configuration, and later ones win."""
+
+    home: Path
+    scored: list[Rollout] = field(default_factory=list)  # every rollout that was rewarded
+
+    def words(self, *words: str) -> list[str]:
+        last = {word.lstrip("+").partition("=")[0]: word for word in (*SMALL, f"runs={self.home / 'runs'}", *words)}
+        return list(last.values())
+
+    def reward(self, rollout: Rollout) -> Score:
+        self.scored.append(rollout)
+        return even_share(rollout)
+
+    def run(self, *words: str) -> RunFolder:
+        """Run in this process what a person would type, and return the run's folder."""
+        from ssrl import tasks
+
+        rewritten = prepare(self.words(*words))
+        (tree,) = Composer().jobs(rewritten, multirun=False)
+        check(tree)
+        from omegaconf import OmegaConf
+
+        tasks.run(OmegaConf.to_object(tree), rewritten)
+        return self.folder()
+
+    def folder(self) -> RunFolder:
+        """The run that was last changed."""
+        return RunFolder(max(self.home.glob("runs/*/seed*"), key=lambda path: (path / "status.json").stat().st_mtime))
+
+    def start(self, *words: str, rewarded: bool = True, **options) -> subprocess.Popen:
+        """The command line in a process group of its own."""
+        site = self.home / "site"
+        site.mkdir(exist_ok=True)
+        (site / "tests_reward.py").write_text(REWARD)
+        if rewarded:
+            (site / "sitecustomize.py").write_text(SITE)
+        path = os.pathsep.join([str(site), str(ROOT)])
+        env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
+        return subprocess.Popen(
+            [sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)  # fmt: skip
+
+    def command(self, *words: str, **options) -> tuple[int, str]:
+        """Exit code and output of the command line."""
+        process = self.start(*words, **options)
+        try:
+            said, _ = process.communicate(timeout=200)
+        finally:
+            end(process)
+        return process.returncode, said
+
+
+def end(process: subprocess.Popen) -> None:
+    """Leave nothing of a process group behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def wait_for(condition, process: subprocess.Popen, seconds: float = 120) -> None:
+    """Until the condition holds; the process must stay alive meanwhile."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Runs:
+    """Runs in a folder of the test, rewarded by `even_share`."""
+    runs = Runs(tmp_path)
+    monkeypatch.setattr("ssrl.tasks.build.Reward", lambda *args, **kwargs: runs.reward)
+    return runs
+
+
+@pytest.fixture
+def gradients():
+    """The gradients of every optimiser step while a test runs: one list of tensors a step."""
+    steps: list[list[torch.Tensor]] = []
+    hook = register_optimizer_step_pre_hook(
+        lambda optimizer, args, kwargs: steps.append([p.grad.clone() for group in optimizer.param_groups for p in group["params"]])
+    )
+    yield steps
+    hook.remove()
+
+
+def weights(folder: RunFolder, role: str = "last") -> dict[str, torch.Tensor]:
+    return torch.load(folder.path / "checkpoints" / f"{role}.ckpt", weights_only=False)["state_dict"]
