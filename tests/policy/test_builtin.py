@@ -134,13 +134,25 @@ def test_the_converted_folder_loads_without_a_network(converted):
 
 
 @smollm2
-@pytest.mark.slow
-def test_an_interrupted_conversion_leaves_no_half_folder(empty_cache, monkeypatch):
-    def interrupted(self, folder, *args, **kwargs):
-        (folder / "model.safetensors").write_bytes(b"half")
+def test_an_interrupted_conversion_leaves_no_half_folder_and_the_next_one_succeeds(empty_cache, monkeypatch):
+    """Reading the file takes long, so a tiny model stands for what is read; the writing is real."""
+
+    def read(source, gguf_file, dtype):
+        model = builtin.tiny_model()
+        model.config.quantization_config = {"quant_method": "gguf"}
+        return model
+
+    monkeypatch.setattr(builtin.AutoTokenizer, "from_pretrained", lambda source, gguf_file: builtin.tiny_tokenizer())
+    monkeypatch.setattr(builtin.AutoModelForCausalLM, "from_pretrained", read)
+
+    def disk_full(self, folder, *args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", interrupted)
-    with pytest.raises(OSError, match="No space left"):
-        builtin.smollm2_folder()
+    with monkeypatch.context() as patch:
+        patch.setattr(builtin.PreTrainedTokenizerFast, "save_pretrained", disk_full)
+        with pytest.raises(OSError, match="No space left"):
+            builtin.smollm2_folder()
     assert names(empty_cache) == []
+    folder = builtin.smollm2_folder()
+    assert names(empty_cache) == [folder.name]
+    assert "quantization_config" not in (folder / "config.json").read_text()
