@@ -11,7 +11,15 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from ssrl.errors import UserError
 
@@ -52,11 +60,17 @@ def _convert(source: Path, target: Path) -> None:
     config._name_or_path = "SmolLM2-135M-Instruct"
     model = LlamaForCausalLM(config)
     model.load_state_dict(quantised.state_dict())
-    part = Path(tempfile.mkdtemp(dir=target.parent, prefix=".converting-"))
-    model.save_pretrained(part)
-    tokenizer.save_pretrained(part)
-    shutil.rmtree(target, ignore_errors=True)  # left by an older version without a config
-    os.replace(part, target)
+    _save(model, tokenizer, target)
+
+
+def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Write a whole folder or none: an interrupted conversion leaves nothing that looks like a model."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:
+        part = Path(folder) / target.name
+        model.save_pretrained(part)
+        tokenizer.save_pretrained(part)
+        shutil.rmtree(target, ignore_errors=True)  # one without a config, which is no model
+        os.replace(part, target)
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -78,10 +92,7 @@ def tiny_folder() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
         if not (target / "config.json").exists():
-            part = Path(tempfile.mkdtemp(dir=target.parent, prefix=".making-"))
-            tiny_model().save_pretrained(part)
-            tiny_tokenizer().save_pretrained(part)
-            os.replace(part, target)
+            _save(tiny_model(), tiny_tokenizer(), target)
     return target
 
 

@@ -108,8 +108,11 @@ def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positio
 def check_supported(model: PreTrainedModel) -> None:
     """Sampling in process needs full causal attention in every layer and transformers' attention interface."""
     config = model.config
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"} or not getattr(model, "_supports_attention_backend", False):
+    windowed = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention" if windowed else "full_attention"])
+    if kinds == {"full_attention"} and not getattr(model, "_supports_attention_backend", False):
+        kinds = {"an attention that cannot be exchanged"}
+    if kinds != {"full_attention"}:
         raise UserError(
             f"rollout=hf supports models with full attention in every layer; {config.model_type} has {', '.join(sorted(kinds))}; "
             "use a Llama, Qwen2 or Qwen3 model"

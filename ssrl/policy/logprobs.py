@@ -42,7 +42,9 @@ def row_logprobs(
     model: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor, target: Tensor, *, temperature: float, chunk: int
 ) -> tuple[Tensor, Tensor]:
     """`token_logprobs` of a packed row: ids and positions [L], mask [L, L], source and target [M]."""
-    output = model.get_decoder()(
-        input_ids=ids[None], position_ids=positions[None], attention_mask=mask[None, None], use_cache=False
-    )
+    attention_mask = mask[None, None]
+    if model.config._attn_implementation == "eager":  # which adds its mask to the scores
+        dtype = model.get_input_embeddings().weight.dtype
+        attention_mask = torch.zeros(attention_mask.shape, dtype=dtype, device=mask.device).masked_fill(~attention_mask, torch.finfo(dtype).min)
+    output = model.get_decoder()(input_ids=ids[None], position_ids=positions[None], attention_mask=attention_mask, use_cache=False)
     return token_logprobs(output.last_hidden_state[0, source], model.get_output_embeddings(), target, temperature=temperature, chunk=chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +36,7 @@ class TransformersSampler:
     """Continues sequences with a KV cache, at most `batch` at a time, and drops finished ones from the batch.
 
     Every request draws its tokens from its own generator, one number a token, so results do not depend on what else is in the
-    batch (up to rounding of the matrix products). The sampler works on its own copy of the weights in `dtype`, or on the policy's
-    own weights where type and layout are the same.
+    batch (up to rounding of the matrix products). The sampler works on its own copy of the weights in `dtype`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TransformersSampler:
     def publish(self) -> None:
         """Take over the policy's weights as they are now; adapters are merged into them."""
         with torch.no_grad():
-            if self.model is None:
+            if self.model is None or self.model.device != self.source.device:  # first, or the policy has moved
                 self.model = _frozen_copy(self.source, self.dtype)
                 pack_linears(self.model)
             else:
@@ -94,7 +94,6 @@ class TransformersSampler:
                 positions, rows = positions[selected], list(range(len(active)))
             ids = torch.zeros(cache.visible.shape[0], dtype=torch.long, device=device)
             ids[torch.tensor(rows, device=device)] = torch.tensor(new_ids, device=device)
-            cache.visible[:, cache.length] = True
             hidden = step(self.model, cache, ids[:, None], positions[:, None])[:, -1]
             positions = positions + 1
 
@@ -148,7 +147,7 @@ class TransformersSampler:
 
     def _holds_stop(self, s: _Sequence) -> bool:
         """Whether the new token completed a stop string: the tail is long enough for any, since a token is at least one byte."""
-        tail = self.tokenizer.decode(s.ids[-max(map(len, s.request.stop)) - 1 :])
+        tail = self.tokenizer.decode(s.ids[-max(len(stop.encode()) for stop in s.request.stop) - 1 :])
         return any(stop in tail for stop in s.request.stop)
 
 
@@ -164,7 +163,7 @@ def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tens
     """
     greedy = torch.tensor([x.temperature == 0 for x in samplings], device=logp.device)
     top_k = torch.tensor([x.top_k or logp.shape[1] for x in samplings], device=logp.device)
-    top_p = torch.tensor([x.top_p for x in samplings], device=logp.device)
+    top_p = torch.tensor([x.top_p if x.top_p < 1 else math.inf for x in samplings], device=logp.device)
     probability = logp.exp()
     if bool((top_p < 1).any() or (top_k < logp.shape[1]).any()):
         ranked, order = probability.sort(dim=-1, descending=True, stable=True)

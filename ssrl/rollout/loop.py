@@ -62,8 +62,9 @@ class _Episode:
     turns: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
-    searches: list[Search] = field(default_factory=list)
+    results: dict[int, SearchResult | None] = field(default_factory=dict)  # by the search's place among all that were written
     turn: int = 0
+    thinking: bool = False  # the prompt has opened a thinking block of the model's own
     answered: int = 0
     status: Status | None = None
 
@@ -89,7 +90,7 @@ class EpisodeLoop:
     def run(self, tasks: Sequence[Task], sampling: Sampling, *, run_seed: int, step: int = 0) -> list[Rollout]:
         """One rollout a task, in order."""
         prefill = self.renderer.prefill_ids()
-        episodes = [_Episode(task=task) for task in tasks]
+        episodes = [_Episode(task=task, thinking=self.renderer.opens_thinking(task.question)) for task in tasks]
         for episode in episodes:
             episode.append(prefill, Source.TEMPLATE)
         while active := [e for e in episodes if self._has_room(e)]:
@@ -97,6 +98,8 @@ class EpisodeLoop:
             for episode, completion in zip(active, self.sampler.generate(requests), strict=True):
                 self._take(episode, completion)
             self._search([e for e in active if e.status is None], run_seed, step)
+            for episode in active:
+                episode.turn += 1
         return [self._finish(episode) for episode in episodes]
 
     def _budget(self, e: _Episode) -> int:
@@ -122,33 +125,40 @@ class EpisodeLoop:
     def _take(self, e: _Episode, completion: Completion) -> None:
         e.append(completion.ids, Source.POLICY, completion.logprobs, completion.entropies)
         if completion.finish is Finish.EOS:
-            e.status = Status.ANSWERED if has_answer(self._view(e)) else Status.ENDED
+            e.status = Status.ANSWERED if self._answered(e) else Status.ENDED
         elif completion.finish is Finish.LENGTH:
             e.status = Status.TRUNCATED
-        elif has_answer(self._view(e)):  # a stop at a tag inside think is none
+        elif self._answered(e):  # a stop at a tag inside think is none
             e.status = Status.ANSWERED
-        e.turn += 1
+
+    def _answered(self, e: _Episode) -> bool:
+        return has_answer(self._view(e), thinking=e.thinking)
 
     def _view(self, e: _Episode) -> str:
         return policy_view(self.token_text.pieces(e.ids), e.sources)
 
     def _search(self, episodes: Sequence[_Episode], run_seed: int, step: int) -> None:
         """Ask the engine about every search that has just been written; a tag inside think is no search, and the policy goes on."""
-        asking = [(e, query) for e in episodes if self._may_search(e) and (query := pending_search(self._view(e))) is not None]
+        asking = [
+            (e, self._call(e, run_seed, step))
+            for e in episodes
+            if self._may_search(e) and pending_search(self._view(e), thinking=e.thinking) is not None
+        ]
         if not asking:
             return
-        results = self.engine.search([self._call(e, query, run_seed, step) for e, query in asking])
-        for (e, query), result in zip(asking, results, strict=True):
-            e.searches.append(Search(query=_utf8(query), result=result))
+        results = self.engine.search([call for _, call in asking])
+        for (e, call), result in zip(asking, results, strict=True):
+            e.results[call.index] = result
             if result is not None:
                 self._insert(e, result)
 
-    def _call(self, e: _Episode, query: str, run_seed: int, step: int) -> SearchCall:
+    def _call(self, e: _Episode, run_seed: int, step: int) -> SearchCall:
         first, last = self._query_tokens(e)
-        task = e.task
+        *before, query = _queries(self._view(e), e.thinking)
+        task, index = e.task, len(before)
         return SearchCall(
-            query=_utf8(query), question=task.question, group=task.group, sample=task.sample,
-            index=len(e.searches), turn=e.turn - 1, step=step, seed=seed_for(run_seed, "search", *task.seed_parts, len(e.searches)),
+            query=query, question=task.question, group=task.group, sample=task.sample,
+            index=index, turn=e.turn, step=step, seed=seed_for(run_seed, "search", *task.seed_parts, index),
             logprobs=tuple(e.logprobs[first:last]),
             entropies=tuple(e.entropies[first:last]) if self.engine.wants_entropy else None)  # fmt: skip
 
@@ -170,18 +180,21 @@ class EpisodeLoop:
         documents = self.renderer.text_ids(neutralise(self.engine.render(result)))[: self.limits.information]
         e.append((*before, *documents, *after), Source.ENGINE)
         e.answered += 1
-        if len(e.ids) > self.limits.response:
-            e.status = Status.TRUNCATED
 
     def _finish(self, e: _Episode) -> Rollout:
         pieces = self.token_text.pieces(e.ids)
-        blocks, trained = label(pieces, e.sources, self.mask)
-        written = [_utf8(span.inner.strip()) for span in parse(policy_view(pieces, e.sources)).spans if span.block is Block.SEARCH and span.closed]
-        own = [Search(query=query) for query in written[len(e.searches) :]]  # nobody was asked
+        blocks, trained = label(pieces, e.sources, self.mask, thinking=e.thinking)
+        written = _queries(policy_view(pieces, e.sources), e.thinking)
         return Rollout(
             question=e.task.question, group=e.task.group, sample=e.task.sample, prompt_ids=e.task.prompt_ids, ids=tuple(e.ids),
             sources=tuple(e.sources), blocks=blocks, turns=tuple(e.turns), logprobs=tuple(e.logprobs), trained=trained,
-            segments=_segments(pieces, e.sources), status=e.status, searches=(*e.searches, *own))  # fmt: skip
+            segments=_segments(pieces, e.sources), status=e.status,
+            searches=tuple(Search(query=query, result=e.results.get(i)) for i, query in enumerate(written)))  # fmt: skip
+
+
+def _queries(view: str, thinking: bool) -> list[str]:
+    """All closed searches of a view in order; its length never shrinks while the response grows."""
+    return [_utf8(span.inner).strip() for span in parse(view, thinking=thinking).spans if span.block is Block.SEARCH and span.closed]
 
 
 def _utf8(view: str) -> str:

@@ -45,6 +45,10 @@ class Renderer:
         """Tokens of a text in the middle of a sequence. Special tokens that it spells out are read as plain characters."""
         return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
 
+    def opens_thinking(self, question: Question) -> bool:
+        """Whether the prompt ends inside a thinking block of the model's own."""
+        return bool(self.thinking) and opens_think(self.prompt_text(question))
+
     def check_thinking(self, sample: Question) -> None:
         """Refuse a template that opens a thinking block of its own where thinking is not declared."""
         if opens_think(self.prompt_text(sample)) and not self.thinking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from typing import Any
@@ -176,11 +177,13 @@ class Fit:
 
 
 def _quiet_libraries() -> None:
-    """Lightning's notices about tips, workers and hardware say nothing about an experiment."""
-    import logging
-
+    """Notices of libraries that say nothing about an experiment, or describe what is meant to be so."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for text in (".*does not have many workers.*", ".*srun.*", ".*`isinstance\\(treespec, LeafSpec\\)`.*", ".*Checkpoint directory.*"):
+    for text in (
+        ".*does not have many workers.*",
+        ".*`IterableDataset` has `__len__` defined.*",  # one worker, exact length
+        ".*module\\(s\\) in eval mode.*",  # no dropout in RL
+        ".*overridden `transfer_batch_to_device`.*",
+        ".*srun.*",
+    ):
         warnings.filterwarnings("ignore", text)
-
-

@@ -130,11 +130,12 @@ class SearchRL(L.LightningModule):
         optimizer.zero_grad(set_to_none=False)
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before, or copies without a gradient
         count = int(ranks.largest(len(batch.rows), self.device))  # every process runs as many passes: fillers of weight 0
+        alone = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)  # gradients meet once, in the last pass
         sums: dict[str, float] = {}
         for i in range(count):
             real = i < len(batch.rows)
             row, within = (batch.rows[i], batch) if real else (_filler_row(self.device), _filler_batch(self.device))
-            with nullcontext() if i == count - 1 else self.trainer.strategy.block_backward_sync():
+            with nullcontext() if i == count - 1 else alone():
                 loss, metrics = self._row_loss(row, within, old[i] if old is not None and real else None)
                 self.manual_backward(loss * ranks.world_size())  # processes' gradients are averaged
             for name, value in metrics.items():
