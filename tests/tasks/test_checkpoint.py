@@ -54,17 +54,18 @@ def test_eval_takes_the_runs_own_configuration_and_what_is_typed_wins(runs, trai
         folder = runs.only(*common, f"ckpt={trained.path}{ckpt}", "rollout.dtype=float32")
         figures[ckpt] = folder.summary()["after"]
         config = folder.manifest()["config"]
+        assert config["ckpt"].endswith("last.ckpt" if "last" in ckpt else "best.ckpt")
         for section in ("model", "prompt", "reward", "data", "algo"):
             assert config[section] == own[section], section
     assert figures[""] == figures["/best"] == trained.summary()["after"]
     assert figures["/last"] == figures["/checkpoints/last.ckpt"]
     other = runs.home / "other.jsonl"
     other.write_text('{"id": 1, "question": "Who?", "golden_answers": ["I"]}\n')
-    folder = runs.only(*common, "rollout.max_response_tokens=5", f"data.test.mine.path={other}", "data.test.bundled.limit=2")
+    folder = runs.only(*common, "rollout.max_response_tokens=9", f"data.test.mine.path={other}", "data.test.bundled.limit=2")
     config = folder.manifest()["config"]
-    assert config["rollout"] == own["rollout"] | {"max_response_tokens": 5}
+    assert config["rollout"] == own["rollout"] | {"max_response_tokens": 9}
     assert {name: part["limit"] for name, part in config["data"]["test"].items()} == {"bundled": 2, "mine": None}
-    assert folder.summary()["after"]["test/mine/response_tokens"] <= 5
+    assert folder.summary()["after"]["test/mine/response_tokens"] <= 9
     assert folder.summary()["counts"]["test questions bundled"] == 2
 
 
