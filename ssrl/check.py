@@ -144,8 +144,8 @@ def ask_needs_question(config: Config) -> str | None:
 
 
 def export_needs_checkpoint(config: Config) -> str | None:
-    if config.task == "export" and not config.ckpt:
-        return "task=export needs a checkpoint: type ckpt=FOLDER with the folder of a run"
+    if config.task == "export" and not config.ckpt and not config.out:
+        return "task=export needs a checkpoint: type ckpt=FOLDER with the folder of a run, or out=FOLDER to export a model as it is"
     return None
 
 

@@ -12,19 +12,7 @@ from hydra.utils import instantiate
 from ssrl.app import prepare
 from ssrl.compose import CONF
 from ssrl.errors import UserError
-
-STAND_IN = """
-import sys, types
-from pathlib import Path
-
-def run(config, overrides):
-    folder = Path(config.runs)
-    folder.mkdir(exist_ok=True)
-    (folder / f"seed{config.seed}").write_text(" ".join(overrides))
-
-sys.modules["ssrl.tasks"] = types.ModuleType("ssrl.tasks")
-sys.modules["ssrl.tasks"].run = run
-"""
+from ssrl.runlog.folder import RunFolder, State
 
 
 def launcher(*words: str):
@@ -54,11 +42,16 @@ def test_a_launcher_without_m_is_refused_instead_of_ignored():
 
 @pytest.mark.slow
 def test_the_local_launcher_runs_two_jobs(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(STAND_IN)  # so that the jobs' own processes have a task that ends at once
     root = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "ssrl", "-m", "seed=0,1", "hydra/launcher=local", "runs=out"]
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=120)
-    assert (tmp_path / "out" / "seed0").read_text() == "seed=0 runs=out"
-    assert (tmp_path / "out" / "seed1").read_text() == "seed=1 runs=out"
+    words = (
+        "-m seed=0,1 hydra/launcher=local runs=out model=tiny experiment=quickstart trainer=cpu trainer.threads=1 train.steps=1 "
+        "train.questions=1 rollout.n=2 rollout.max_response_tokens=4 rollout.max_prompt_tokens=1000 eval.every=0 eval.samples=0 "
+        "data.train.bundled.limit=2 data.val.bundled.limit=1 data.test.bundled.limit=1"
+    )
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "ssrl", *words.split()], cwd=tmp_path, env=environment, check=True, timeout=250)
+    folders = [RunFolder(path) for path in sorted(tmp_path.glob("out/*/seed*"))]
+    assert [folder.path.name for folder in folders] == ["seed0", "seed1"]
+    assert [folder.status().state for folder in folders] == [State.DONE, State.DONE]
+    assert folders[0].status().pid != folders[1].status().pid
     assert len(list((tmp_path / "out" / ".sweeps").glob("*/.submitit/*"))) >= 2

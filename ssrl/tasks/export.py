@@ -19,8 +19,6 @@ from ssrl.tasks.show import relative
 def main(config: Config, overrides: list[str]) -> None:
     """Write weights (adapters merged), configuration and tokenizer to `out`; by default to `export` in the run folder."""
     config = with_run_config(config, overrides)
-    if config.out is None and config.ckpt is None:
-        raise UserError("task=export needs a checkpoint (ckpt=runs/…/seed0) or, for a model as it is, a target folder (out=…)")
     target = Path(config.out) if config.out else locate(config.ckpt)[0] / "export"
     if target.exists() and any(target.iterdir()):
         raise UserError(f"out={target} is not empty; choose another folder or remove it")

@@ -58,16 +58,19 @@ class Fit:
         loaded.model.to(device_of(c))  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         limit = c.rollout.max_prompt_tokens
-        self.questions, dropped = short_enough(agent, self.sources.train, limit, f"data={c.data.name}")
-        self.tests = {name: short_enough(agent, qs, limit, f"data.test.{name}")[0] for name, qs in self.sources.test.items()}
-        self.vals = {name: short_enough(agent, qs, limit, f"data.val.{name}")[0] for name, qs in self.sources.val.items()}
+        over_long: dict[str, int] = {}
+        self.questions, over_long["train"] = short_enough(agent, self.sources.train, limit, f"data={c.data.name}")
+        self.vals, self.tests = {}, {}
+        for part, sets, kept in (("val", self.sources.val, self.vals), ("test", self.sources.test, self.tests)):
+            for name, questions in sets.items():
+                kept[name], over_long[f"{part}/{name}"] = short_enough(agent, questions, limit, f"data.{part}.{name}")
         self.module = SearchRL(c, agent, self._reference())
         self.resume = self.last.exists()
         if self.resume:
             self.last_step = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["steps_done"]
         if self.first:
             self.mirrors = open_mirrors(c.logger.names, self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode)
-            self._manifest(dropped)
+            self._manifest(over_long)
             self.folder.rewind(self.last_step if self.resume else -1)
         self.trainer = self._trainer()
         self._introduce(agent.loop.renderer.prompt_ids(self.questions[0]))
@@ -96,9 +99,9 @@ class Fit:
             deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
             callbacks=[self.interruption, recorder, validator, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
 
-    def _manifest(self, dropped: int) -> None:
+    def _manifest(self, over_long: dict[str, int]) -> None:
         c = self.config
-        data = {**self.sources.manifest, "over_long_prompts": dropped}
+        data = {**self.sources.manifest, "over_long_prompts": over_long}
         self.folder.write_manifest(build_manifest(c, seeds={"run": c.seed}, data=data, engine={"name": c.engine.name}))
 
     def _introduce(self, prompt: tuple[int, ...]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from rich.console import Console
 
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
+from ssrl.errors import UserError
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import run_folder
 from ssrl.tasks.show import relative, show_run
@@ -17,6 +20,7 @@ from ssrl.tasks.sources import Sources, load_sources
 
 def main(config: Config, overrides: list[str]) -> None:
     """Train, or continue the run of the same configuration; a finished one is only shown."""
+    _check_launcher(config)
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
     if is_further_process():
@@ -40,6 +44,15 @@ def command(overrides: list[str]) -> str:
 
 def is_further_process() -> bool:
     return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "SLURM_PROCID", "RANK"))
+
+
+def _check_launcher(config: Config) -> None:
+    """Further processes repeat the command line, which in a sweep is that of the whole sweep; Slurm starts all processes itself."""
+    several = config.trainer.devices * config.trainer.num_nodes > 1
+    if several and HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN and "SLURM_PROCID" not in os.environ:
+        raise UserError(
+            f"trainer.devices={config.trainer.devices} in a sweep needs hydra/launcher=slurm; type trainer.devices=1, or one command a run without -m"
+        )
 
 
 def _train(config: Config, sources: Sources, folder: RunFolder) -> None:

@@ -34,10 +34,15 @@ class Agent:
         """
         tasks = [
             Task(
-                question=question, group="/".join(map(str, name)), sample=sample, seed_parts=(*name, sample),
+                question=question, group=group_name(name), sample=sample, seed_parts=(*name, sample),
                 prompt_ids=prompt)
             for question, name in zip(questions, names, strict=True)
             for prompt in [self.loop.renderer.prompt_ids(question)]
             for sample in range(n)
         ]  # fmt: skip
         return [replace(r, score=self.reward(r)) for r in self.loop.run(tasks, sampling, run_seed=run_seed, step=step)]
+
+
+def group_name(name: tuple[object, ...]) -> str:
+    """The group of the rollouts of one question."""
+    return "/".join(map(str, name))

@@ -22,7 +22,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:
+        except BaseException as error:
             part.unlink(missing_ok=True)
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None  # a full disk, over whose half-written file torch's own closing stumbles
             raise
         os.replace(part, target)

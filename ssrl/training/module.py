@@ -23,7 +23,7 @@ from ssrl.errors import UserError
 from ssrl.policy.logprobs import row_logprobs
 from ssrl.rollout.pack import Row, pack, trained_lengths
 from ssrl.training import ranks
-from ssrl.training.agent import Agent
+from ssrl.training.agent import Agent, group_name
 from ssrl.training.metrics import group_metrics, means, rollout_metrics
 from ssrl.training.select import mini_batches, trainable
 from ssrl.types import Rollout, Sampling
@@ -65,7 +65,8 @@ class SearchRL(L.LightningModule):
         collected = time.perf_counter()
         kept = trainable(rollouts)
         advantages = self.advantages(kept)
-        metrics = self.learn(kept, advantages, step)
+        number = {group_name((step, draw.position)): draw.position for draw in draws}
+        metrics = self.learn(kept, advantages, [number[r.group] for r in kept], step)
         updated = time.perf_counter()
         self.agent.sampler.publish()
         self.steps_done = step
@@ -104,9 +105,9 @@ class SearchRL(L.LightningModule):
 
     # Updates
 
-    def learn(self, rollouts: Sequence[Rollout], advantages: Tensor, step: int) -> dict[str, float]:
-        """All optimiser steps of one batch; metrics are their means."""
-        parts = mini_batches(rollouts, self.config.algo.updates)
+    def learn(self, rollouts: Sequence[Rollout], advantages: Tensor, numbers: Sequence[int], step: int) -> dict[str, float]:
+        """All optimiser steps of one batch; metrics are their means. `numbers` [R]: of each rollout's group."""
+        parts = mini_batches(numbers, self.config.algo.updates)
         batches = [self._batch([rollouts[i] for i in part], advantages[torch.tensor(part, dtype=torch.long)]) for part in parts]
         # the ratio is 1 in the first update of a batch, so old log-probabilities need a pass of their own only for later ones
         old = [None if k == 0 else [self._without_gradient(row) for row in batch.rows] for k, batch in enumerate(batches)]
@@ -228,7 +229,7 @@ class SearchRL(L.LightningModule):
         parameters = [p for p in self.policy.parameters() if p.requires_grad]
         fused = parameters[0].device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(parameters, lr=c.lr, betas=tuple(c.betas), weight_decay=c.weight_decay, fused=fused)
-        warmup = max(c.warmup_steps, 1) * self.config.algo.updates
+        warmup = max(c.warmup_steps * self.config.algo.updates, 1)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / warmup))
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 

@@ -18,10 +18,11 @@ def by_group(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
     return [list(members) for _, members in itertools.groupby(rollouts, key=lambda r: r.group)]
 
 
-def mini_batches(rollouts: Sequence[Rollout], updates: int) -> list[list[int]]:
-    """Indices of the rollouts of each of `updates` mini-batches of whole groups, as equal in number of groups as can be."""
-    groups, start = [], 0
-    for members in by_group(rollouts):
-        groups.append(list(range(start, start + len(members))))
-        start += len(members)
-    return [[i for group in groups[k::updates] for i in group] for k in range(updates)]
+def mini_batches(numbers: Sequence[int], updates: int) -> list[list[int]]:
+    """Indices of the rollouts of each of `updates` mini-batches of whole groups.
+
+    Args:
+        numbers: [R] the number of each rollout's group in the whole run. It alone decides, so that the mini-batches do not depend on how
+            the groups are shared out over processes, nor on which of them are dropped.
+    """
+    return [[i for i, number in enumerate(numbers) if number % updates == k] for k in range(updates)]

@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ssrl import tasks
 from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import Composer
@@ -26,9 +29,20 @@ SMALL = (
     "data.train.bundled.limit=7 data.val.bundled.limit=3 data.test.bundled.limit=3"
 ).split()
 SITE = """
+import itertools, os, torch
 import ssrl.tasks.build
 from tests_reward import even_share
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
 ssrl.tasks.build.Reward = lambda *args, **kwargs: even_share
+if folder := os.environ.get("GRADIENTS"):
+    numbers = itertools.count()
+
+    def keep(optimizer, args, kwargs):
+        gradients = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+        torch.save(gradients, f"{folder}/{os.environ.get('LOCAL_RANK', '0')}-{next(numbers)}.pt")
+
+    register_optimizer_step_pre_hook(keep)
 """
 REWARD = '''
 from ssrl.types import Score
@@ -62,20 +76,21 @@ class Runs:
         return even_share(rollout)
 
     def run(self, *words: str) -> RunFolder:
-        """Run in this process what a person would type, and return the run's folder."""
-        from ssrl import tasks
+        """Train in this process as a person would by typing `words`, and return the run's folder."""
+        return self.only(*self.words(*words))
 
-        rewritten = prepare(self.words(*words))
+    def only(self, *words: str, folder: bool = True) -> RunFolder | None:
+        """Do what `words` say, without the small configuration."""
+        given = {word.partition("=")[0]: word for word in (f"runs={self.home / 'runs'}", *words)}
+        rewritten = prepare(list(given.values()))
         (tree,) = Composer().jobs(rewritten, multirun=False)
         check(tree)
-        from omegaconf import OmegaConf
-
         tasks.run(OmegaConf.to_object(tree), rewritten)
-        return self.folder()
+        return self.folder() if folder else None
 
     def folder(self) -> RunFolder:
         """The run that was last changed."""
-        return RunFolder(max(self.home.glob("runs/*/seed*"), key=lambda path: (path / "status.json").stat().st_mtime))
+        return RunFolder(max(self.home.glob("*/*/seed*"), key=lambda path: (path / "status.json").stat().st_mtime_ns))
 
     def start(self, *words: str, rewarded: bool = True, **options) -> subprocess.Popen:
         """The command line in a process group of its own."""
@@ -86,9 +101,8 @@ class Runs:
             (site / "sitecustomize.py").write_text(SITE)
         path = os.pathsep.join([str(site), str(ROOT)])
         env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
-        return subprocess.Popen(
-            [sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)  # fmt: skip
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
+        return subprocess.Popen([sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, start_new_session=True, **options)
 
     def command(self, *words: str, **options) -> tuple[int, str]:
         """Exit code and output of the command line."""
@@ -96,26 +110,31 @@ class Runs:
         try:
             said, _ = process.communicate(timeout=200)
         finally:
-            end(process)
+            self.end(process)
         return process.returncode, said
 
+    @staticmethod
+    def end(process: subprocess.Popen) -> None:
+        """Leave nothing of a process group behind."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
 
-def end(process: subprocess.Popen) -> None:
-    """Leave nothing of a process group behind."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+    @staticmethod
+    def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: float = 200) -> None:
+        """Until the condition holds; the process must stay alive meanwhile."""
+        until = time.monotonic() + seconds
+        while not condition():
+            assert process.poll() is None, process.stdout.read()
+            assert time.monotonic() < until, "waited too long"
+            time.sleep(0.05)
 
-
-def wait_for(condition, process: subprocess.Popen, seconds: float = 120) -> None:
-    """Until the condition holds; the process must stay alive meanwhile."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < until, "waited too long"
-        time.sleep(0.05)
+    @staticmethod
+    def weights(folder: RunFolder, role: str = "last") -> dict[str, torch.Tensor]:
+        """The policy in a checkpoint."""
+        return torch.load(folder.path / "checkpoints" / f"{role}.ckpt", weights_only=False)["state_dict"]
 
 
 @pytest.fixture
@@ -135,7 +154,3 @@ def gradients():
     )
     yield steps
     hook.remove()
-
-
-def weights(folder: RunFolder, role: str = "last") -> dict[str, torch.Tensor]:
-    return torch.load(folder.path / "checkpoints" / f"{role}.ckpt", weights_only=False)["state_dict"]

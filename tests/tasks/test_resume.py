@@ -11,6 +11,7 @@ from ssrl.app import prepare
 from ssrl.runlog.folder import State
 from ssrl.runlog.rollouts import read_rollouts, rollout_files
 
+
 def state(folder, role="last"):
     checkpoint = torch.load(folder.path / "checkpoints" / f"{role}.ckpt", weights_only=False)
     return {name: checkpoint[name] for name in ("state_dict", "optimizer_states", "lr_schedulers", "ssrl") if name in checkpoint}
