@@ -128,7 +128,7 @@ class SearchRL(L.LightningModule):
         """One optimiser step: every row is a forward and a backward pass, and gradients add up over rows and processes."""
         optimizer = self.optimizers()
         optimizer.zero_grad(set_to_none=False)
-        torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before, or copies without a gradient
+        torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         count = int(ranks.largest(len(batch.rows), self.device))  # every process runs as many passes: fillers of weight 0
         alone = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)  # gradients meet once, in the last pass
         sums: dict[str, float] = {}

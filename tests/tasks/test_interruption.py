@@ -34,7 +34,7 @@ def started(runs):
 
 def test_ctrl_c_finishes_the_step_saves_and_the_same_command_goes_on(runs, started):
     os.killpg(started.pid, signal.SIGINT)
-    said, _ = started.communicate(timeout=120)
+    said, _ = started.communicate()
     assert started.returncode == 130, said
     assert "press Ctrl-C again" in said and "repeat the same command to continue" in said and "Traceback" not in said
     folder = runs.folder()
@@ -57,7 +57,7 @@ def test_a_second_ctrl_c_stops_at_once_without_harm(runs, started):
         os.kill(started.pid, signal.SIGINT)
         if started.poll() is not None:
             break
-    said, _ = started.communicate(timeout=120)
+    said, _ = started.communicate()
     assert started.returncode == 130, said
     assert runs.folder().status().state is State.INTERRUPTED
     assert runs.run("train.steps=1").status().state is State.DONE
@@ -65,7 +65,7 @@ def test_a_second_ctrl_c_stops_at_once_without_harm(runs, started):
 
 def test_sigterm_is_a_request_to_stop_as_well(runs, started):
     os.kill(started.pid, signal.SIGTERM)
-    said, _ = started.communicate(timeout=120)
+    said, _ = started.communicate()
     assert started.returncode == 143, said
     assert runs.folder().status().state is State.INTERRUPTED and "saved" in said
 
@@ -129,7 +129,7 @@ def test_a_terminal_sees_one_live_line_and_every_step(runs):
                 said += os.read(screen, 65536)
             except OSError:  # the other end is closed
                 break
-        assert process.wait(timeout=60) == 0, said.decode(errors="replace")
+        assert process.wait() == 0, said.decode(errors="replace")
     finally:
         runs.end(process)
         os.close(screen)
