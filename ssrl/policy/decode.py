@@ -15,6 +15,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from ssrl.errors import UserError
 
 ATTENTION = "ssrl_shared_prefix"
+_GROW = 128  # positions that are reserved at a time, so that a large budget costs memory only where it is used
 
 
 @dataclass(slots=True)
@@ -22,25 +23,25 @@ class SharedPrefixCache:
     """Keys and values by layer. It stands in for a transformers cache in a model's forward.
 
     Shapes: prefix [Hkv, C, D]; own [B, Hkv, S, D] of which the first `length` positions are filled. Own sequences are aligned at
-    their ends (left-padded), so all of them write the same position; `visible` [B, S] says which positions hold tokens.
+    their ends: the first `pad` [B] positions of each hold nothing, so all of them write the same position.
     """
 
-    capacity: int
     length: int = 0
-    visible: Tensor | None = None
+    pad: Tensor | None = None
     prefix: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     own: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def update(self, key: Tensor, value: Tensor, layer: int, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Append [B, Hkv, Q, D]; returns the filled part of the own keys and values."""
-        if self.visible is None:  # the shared prefix is being read
+        if self.pad is None:  # the shared prefix is being read
             self.prefix.append((key[0], value[0]))
             return key, value
-        if layer == len(self.own):
-            shape = (key.shape[0], key.shape[1], self.capacity, key.shape[3])
-            self.own.append((key.new_zeros(shape), value.new_zeros(shape)))
-        keys, values = self.own[layer]
         end = self.length + key.shape[2]
+        if layer == len(self.own):
+            self.own.append((_room(key, end), _room(value, end)))
+        elif end > self.own[layer][0].shape[2]:
+            self.own[layer] = tuple(torch.cat([old, _room(old, 1)], dim=2) for old in self.own[layer])
+        keys, values = self.own[layer]
         keys[:, :, self.length : end], values[:, :, self.length : end] = key, value
         return keys[:, :, :end], values[:, :, :end]
 
@@ -50,7 +51,12 @@ class SharedPrefixCache:
     def select(self, rows: Tensor) -> None:
         """Keep these sequences only; also repeats a sequence for its samples."""
         self.own = [(keys[rows], values[rows]) for keys, values in self.own]
-        self.visible = self.visible[rows]
+        self.pad = self.pad[rows]
+
+
+def _room(like: Tensor, positions: int) -> Tensor:
+    """Zeros [B, Hkv, S, D] for at least so many positions."""
+    return like.new_zeros(*like.shape[:2], -(-positions // _GROW) * _GROW, like.shape[3])
 
 
 def attend(
@@ -60,7 +66,7 @@ def attend(
     """transformers' attention function over a SharedPrefixCache. query [B, H, Q, D] -> [B, Q, H, D]."""
     if shared is None:
         raise RuntimeError(f"attention {ATTENTION!r} runs only under ssrl.policy.decode.step")
-    if shared.visible is None:
+    if shared.pad is None:
         out = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling, is_causal=True, enable_gqa=True)
         return out.transpose(1, 2), None
     batch, heads, new, dim = query.shape
@@ -88,10 +94,10 @@ AttentionInterface.register(ATTENTION, attend)
 def _visible(shared: SharedPrefixCache, new: int) -> Tensor:
     """[B, Q, S]: which own positions each new token may see."""
     end = shared.length + new
-    seen = shared.visible[:, None, :end].expand(-1, new, -1)
+    position = torch.arange(end, device=shared.pad.device)
+    seen = (position >= shared.pad[:, None])[:, None]
     if new == 1:
         return seen
-    position = torch.arange(end, device=seen.device)
     # a padded position sees itself alone: its output is never used, but it must not be NaN
     own = position[shared.length :, None]
     return (seen & (position <= own)) | (position == own)
@@ -100,7 +106,7 @@ def _visible(shared: SharedPrefixCache, new: int) -> Tensor:
 def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positions: Tensor) -> Tensor:
     """One forward over new tokens [B, Q] at their positions [B, Q]; returns hidden states [B, Q, H] and advances the cache."""
     hidden = model.get_decoder()(input_ids=ids, position_ids=positions, past_key_values=shared, use_cache=True, shared=shared).last_hidden_state
-    if shared.visible is not None:
+    if shared.pad is not None:
         shared.length += ids.shape[1]
     return hidden
 

@@ -16,7 +16,8 @@ from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, st
 from ssrl.policy.packed import pack_linears, repack
 from ssrl.types import Completion, Finish, Request, Sampling
 
-_COMPACT_BELOW = 0.8  # drop finished sequences from the batch once fewer than this share is left
+_BLOCK = 64  # tokens of the vocabulary that are summed together when one is drawn
+_COMPACT_BELOW = 0.9  # drop finished sequences from the batch once fewer than this share is left
 
 
 @dataclass(slots=True)
@@ -88,11 +89,11 @@ class TransformersSampler:
             active, rows, new_ids = [active[i] for i in keep], [rows[i] for i in keep], [new_ids[i] for i in keep]
             if not active:
                 return
-            if len(active) < _COMPACT_BELOW * cache.visible.shape[0]:
+            if len(active) < _COMPACT_BELOW * len(cache.pad):
                 selected = torch.tensor(rows, device=device)
                 cache.select(selected)
                 positions, rows = positions[selected], list(range(len(active)))
-            ids = torch.zeros(cache.visible.shape[0], dtype=torch.long, device=device)
+            ids = torch.zeros(len(cache.pad), dtype=torch.long, device=device)
             ids[torch.tensor(rows, device=device)] = torch.tensor(new_ids, device=device)
             hidden = step(self.model, cache, ids[:, None], positions[:, None])[:, -1]
             positions = positions + 1
@@ -104,13 +105,12 @@ class TransformersSampler:
         common = _common_prefix(distinct)
         tails = [prompt[common:] for prompt in distinct]
         longest = max(map(len, tails))
-        cache = SharedPrefixCache(capacity=longest + max(s.request.max_new_tokens for s in sequences))
+        cache = SharedPrefixCache()
         if common:
             step(self.model, cache, torch.tensor([distinct[0][:common]], device=device), torch.arange(common, device=device)[None])
-        pad = torch.tensor([longest - len(tail) for tail in tails], device=device)
         ids = torch.tensor([[0] * (longest - len(tail)) + list(tail) for tail in tails], device=device)
-        cache.visible = torch.arange(cache.capacity, device=device) >= pad[:, None]
-        positions = common + (torch.arange(longest, device=device) - pad[:, None]).clamp(min=0)
+        cache.pad = torch.tensor([longest - len(tail) for tail in tails], device=device)
+        positions = common + (torch.arange(longest, device=device) - cache.pad[:, None]).clamp(min=0)
         hidden = step(self.model, cache, ids, positions)[:, -1]
         row_of = {prompt: i for i, prompt in enumerate(distinct)}
         rows = torch.tensor([row_of[prompt] for prompt in prompts], device=device)
@@ -171,10 +171,26 @@ def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tens
         dropped = (before >= top_p[:, None]) | (torch.arange(logp.shape[1], device=logp.device) >= top_k[:, None])
         dropped[:, 0] = False
         probability = torch.zeros_like(probability).scatter(1, order, ranked.masked_fill(dropped, 0.0))
-    cumulative = probability.double().cumsum(-1)
-    target = uniform * cumulative[:, -1]
-    drawn = torch.searchsorted(cumulative, target[:, None], right=True)[:, 0]  # right: never a token of probability 0
-    return torch.where(greedy, logp.argmax(-1), drawn.clamp(max=logp.shape[1] - 1))
+    if bool(greedy.all()):
+        return logp.argmax(-1)
+    drawn = _invert(probability, uniform)
+    return torch.where(greedy, logp.argmax(-1), drawn) if bool(greedy.any()) else drawn
+
+
+def _invert(probability: Tensor, uniform: Tensor) -> Tensor:
+    """[B] the first token whose cumulative probability exceeds uniform * total: first its block of the vocabulary, then the token.
+
+    Sums are in float64. A token of probability 0 is never drawn, whatever rounding does at the border of a block.
+    """
+    blocks = torch.nn.functional.pad(probability, (0, -probability.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
+    cumulative = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    target = uniform[:, None] * cumulative[:, -1:]
+    block = torch.searchsorted(cumulative, target, right=True).clamp(max=blocks.shape[1] - 1)
+    before = torch.where(block > 0, cumulative.gather(1, (block - 1).clamp(min=0)), 0.0)
+    within = blocks[torch.arange(len(blocks), device=blocks.device), block[:, 0]].double()  # [B, _BLOCK]
+    token = torch.searchsorted(within.cumsum(-1), target - before, right=True)
+    last = _BLOCK - 1 - (within > 0).flip(1).byte().argmax(-1, keepdim=True)  # the last token of the block that can be drawn
+    return (block * _BLOCK + torch.minimum(token, last))[:, 0]
 
 
 def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -185,5 +185,6 @@ def _quiet_libraries() -> None:
         ".*module\\(s\\) in eval mode.*",  # no dropout in RL
         ".*overridden `transfer_batch_to_device`.*",
         ".*srun.*",
+        ".*isinstance\\(treespec, LeafSpec\\).*",
     ):
         warnings.filterwarnings("ignore", text)

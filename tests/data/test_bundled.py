@@ -97,11 +97,11 @@ def test_every_candidate_was_measured_once():
     assert sorted(LEVELS) == sorted(row.id for row in CANDIDATES) and set(LEVELS.values()) == {"greedy", "sampled", "no"}
 
 
-def test_the_measured_model_answers_about_half_of_every_split():
+def test_the_measured_model_answers_more_than_half_of_every_split():
     for split, rows in ROWS.items():
         levels = Counter(LEVELS[row["id"]] for row in rows)
-        assert 0.45 <= levels["greedy"] / len(rows) <= 0.57, split
-        assert 0.57 <= 1 - levels["no"] / len(rows) <= 0.7, split
+        assert 0.53 <= levels["greedy"] / len(rows) <= 0.65, split
+        assert 0.65 <= 1 - levels["no"] / len(rows) <= 0.78, split
 
 
 def test_no_question_stands_solved_in_a_few_shot_prompt():

@@ -25,11 +25,11 @@ def test_hidden_states_over_prefix_padding_and_several_new_tokens_are_those_of_p
     plain = [model.get_decoder()(input_ids=torch.tensor([prefix + tail + more])).last_hidden_state[0] for tail, more in zip(tails, new, strict=True)]
     model.config._attn_implementation = ATTENTION
     with torch.no_grad():
-        shared = SharedPrefixCache(capacity=5)
+        shared = SharedPrefixCache()
         if common:
             step(model, shared, torch.tensor([prefix]), torch.arange(common)[None])
         pad = torch.tensor([0, 2, 1])
-        shared.visible = torch.arange(5) >= pad[:, None]
+        shared.pad = pad
         positions = common + (torch.arange(3) - pad[:, None]).clamp(min=0)
         first = step(model, shared, torch.tensor([[0] * (3 - len(t)) + t for t in tails]), positions)
         assert first.isfinite().all()
