@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ from ssrl.check import check
 from ssrl.compose import CONF, HYDRA_VERSION, Composer
 from ssrl.errors import UserError
 from ssrl.overrides import recipe, rewrite
+from ssrl.processes import is_first_process
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -73,11 +73,6 @@ def job(config: DictConfig) -> None:
         if hydra_config.mode is RunMode.RUN:
             sys.exit(USER_ERROR)
         raise CompactHydraException(str(error)) from error  # the sweep's other runs go on; its end repeats the sentence, without a traceback
-
-
-def is_first_process() -> bool:
-    """Whether this is not one of the further processes of a distributed run, each of which repeats the command."""
-    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK"))
 
 
 def say(text: str) -> None:

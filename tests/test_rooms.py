@@ -15,6 +15,7 @@ OUTSIDE = {"calls", "retrieval", "engines"}
 ENTRY = {"config", "schema", "check", "overrides", "compose"}
 ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides itself and errors
     "errors": set(),
+    "processes": set(),
     "types": set(),
     "config": set(),
     "schema": {"config"},
@@ -22,7 +23,7 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "overrides": {"schema"},
     "compose": {"config", "schema"},
     "reference": {"config", "schema", "compose"},
-    "app": ENTRY | {"tasks"},
+    "app": ENTRY | {"processes", "tasks"},
     "__main__": {"app"},
     "text": {"types"},
     "calls": {"types"},
@@ -36,7 +37,7 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "runlog": {"types", "config"},
     "report": {"types", "config", "runlog"},
     "training": SCORING | LEARNING | OUTSIDE | {"config", "data", "runlog"},
-    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"data", "runlog", "report", "training"},
+    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"processes", "data", "runlog", "report", "training"},
 }
 TORCH = {"torch", "lightning", "transformers", "peft", "vllm", "accelerate"}
 TORCH_ROOMS = {"algo", "policy", "rollout", "training", "tasks"}

@@ -15,6 +15,7 @@ from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.policy.hardware import precision
 from ssrl.policy.load import load_model
+from ssrl.processes import is_first_process
 from ssrl.report.page import write_page
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
@@ -25,7 +26,6 @@ from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
 from ssrl.tasks.show import relative, show_run
 from ssrl.tasks.sources import Sources
-from ssrl.tasks.train import is_further_process
 from ssrl.training.callbacks import Checkpoints, Interruption, Recorder, Validator
 from ssrl.training.data import QuestionData
 from ssrl.training.files import AtomicCheckpointIO
@@ -45,7 +45,7 @@ class Fit:
             torch.set_num_threads(config.trainer.threads)
         self.last_step = 0
         self.last, self.best = checkpoint_path(folder.path, "last"), checkpoint_path(folder.path, "best")
-        self.first = not is_further_process()
+        self.first = is_first_process()
         self.console = Console()
         self.progress = Progress(self.console, config.train.steps, quiet=not self.first)
         self.mirrors = Mirrors()

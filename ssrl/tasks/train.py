@@ -12,6 +12,7 @@ from rich.console import Console
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
+from ssrl.processes import is_first_process
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import run_folder
 from ssrl.tasks.show import relative, show_run
@@ -23,7 +24,7 @@ def main(config: Config, overrides: list[str]) -> None:
     _check_launcher(config)
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
-    if is_further_process():
+    if not is_first_process():
         _train(config, sources, folder)
         return
     with folder.claim():
@@ -40,10 +41,6 @@ def main(config: Config, overrides: list[str]) -> None:
 def command(overrides: list[str]) -> str:
     """What to type to run these overrides again."""
     return shlex.join(["python", "-m", "ssrl", *overrides])
-
-
-def is_further_process() -> bool:
-    return any(os.environ.get(name, "0") != "0" for name in ("LOCAL_RANK", "SLURM_PROCID", "RANK"))
 
 
 def _check_launcher(config: Config) -> None:
