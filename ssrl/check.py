@@ -52,6 +52,7 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "train.warmup_steps": (0, INFINITY),
     "train.weight_decay": (0, INFINITY),
     "train.grad_clip": (0, INFINITY),
+    "train.save_every": (1, INFINITY),
     "train.max_bad_steps": (1, INFINITY),
     "trainer.devices": (1, INFINITY),
     "trainer.num_nodes": (1, INFINITY),
