@@ -12,7 +12,7 @@ import torch
 from ssrl.runlog.folder import RunFolder, State
 
 pytestmark = pytest.mark.slow
-LONG = ("train.steps=400", "train.save_every=1000")
+LONG = ("train.steps=4000", "train.save_every=1000")
 
 
 def steps(runs):
@@ -39,7 +39,7 @@ def test_ctrl_c_finishes_the_step_saves_and_the_same_command_goes_on(runs, start
     assert "press Ctrl-C again" in said and "repeat the same command to continue" in said and "Traceback" not in said
     folder = runs.folder()
     done = folder.status().step
-    assert folder.status().state is State.INTERRUPTED and 2 <= done < 400
+    assert folder.status().state is State.INTERRUPTED and 2 <= done < 4000
     assert not folder.claimed()
     assert torch.load(folder.path / "checkpoints" / "last.ckpt", weights_only=False)["ssrl"]["steps_done"] == done
     runs.run(f"train.steps={done + 2}", LONG[1])

@@ -56,7 +56,7 @@ def test_two_processes_have_the_gradients_weights_and_records_of_one(runs, gradi
 
 
 def test_ctrl_c_to_one_process_stops_both_at_the_same_step_and_the_run_goes_on(runs):
-    process = runs.start("train.steps=400", "train.save_every=1000", *BATCH, *TWO)
+    process = runs.start("train.steps=4000", "train.save_every=1000", *BATCH, *TWO)
     try:
         runs.wait_for(lambda: list(runs.home.glob("runs/*/seed0/rollouts/train-2.*")), process)
         os.kill(process.pid, signal.SIGINT)  # the second process is not told
