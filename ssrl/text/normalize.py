@@ -31,7 +31,8 @@ def squad(text: str) -> str:
 
 def unicode(text: str) -> str:
     """Canonical composition, one width, case folding, no Unicode punctuation or invisible characters, no articles; Han and kana by character."""
-    return " ".join(word for word in _unicode_fold(text).split() if word not in ("a", "an", "the"))
+    words = _unicode_fold(text).split()  # articles go first: split off from a Han character, "the" would become one
+    return _by_character(" ".join(word for word in words if word not in ("a", "an", "the")))
 
 
 NORMALIZERS: dict[str, Callable[[str], str]] = {"squad": squad, "unicode": unicode}
@@ -53,7 +54,11 @@ def _squad_fold(text: str) -> str:
 def _unicode_fold(text: str) -> str:
     folded = unicodedata.normalize("NFD", text.translate(_WIDTHS)).casefold()
     kept = "".join(char for char in folded if not _ignored(char))
-    return _collapse(_UNSPACED.sub(r" \1 ", unicodedata.normalize("NFC", kept)))
+    return _collapse(unicodedata.normalize("NFC", kept))
+
+
+def _by_character(text: str) -> str:
+    return _collapse(_UNSPACED.sub(r" \1 ", text))
 
 
 def _ignored(char: str) -> bool:
@@ -65,4 +70,4 @@ def _collapse(text: str) -> str:
     return " ".join(text.split())
 
 
-_FOLDS: dict[str, Callable[[str], str]] = {"squad": lambda text: _collapse(_squad_fold(text)), "unicode": _unicode_fold}
+_FOLDS: dict[str, Callable[[str], str]] = {"squad": lambda text: _collapse(_squad_fold(text)), "unicode": lambda text: _by_character(_unicode_fold(text))}

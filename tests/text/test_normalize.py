@@ -123,3 +123,7 @@ def test_em_never_matches_texts_whose_letters_differ_beyond_articles(name, left,
     if em(left, [right], name):
         assert letters(left) == letters(right)
         assert letters(left) or left.split() == right.split() or re.sub(r"\W", "", left).lower() == re.sub(r"\W", "", right).lower() != ""
+
+
+def test_letters_beside_a_han_character_are_no_article():
+    assert unicode("東the") == "東 the" and unicode("the 東") == "東"
