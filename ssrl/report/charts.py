@@ -47,13 +47,18 @@ class Frame:
         return left + across * (right - left), bottom - up * (bottom - top)
 
 
+_NOTHING = 1e-12
+
+
 def frame(series: Sequence[Series], width: int, height: int) -> Frame:
     """Ranges that hold all points: steps from 0, and values from 0 where none is negative."""
     steps = [x for line in series for x, _ in line.points] or [0.0]
     values = [y for line in series for _, y in line.points] or [0.0]
     low, high = min(values), max(values)
-    if high == low:
-        high, low = high + (abs(high) or 1.0) * 0.5, low - (abs(low) or 1.0) * 0.5
+    size = max(abs(high), abs(low))
+    if size < _NOTHING or high - low < _NOTHING * size:  # one value, or what rounding leaves of zero
+        room = 0.5 * (size if size >= _NOTHING else 1.0)
+        high, low = high + room, low - room
     marks = ticks(0.0 if min(values) >= 0 else low, high)
     return Frame(x=(0.0, max(1.0, *steps)), y=(marks[0], marks[-1]), width=width, height=height)
 

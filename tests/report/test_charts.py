@@ -60,3 +60,9 @@ def test_long_lines_are_averaged_in_bins():
 def test_labels_are_escaped():
     line = Series(label="<script>", points=((1, 1.0),))
     assert "<script>" not in draw([line], frame([line], 330, 180))
+
+
+@pytest.mark.parametrize("values", [[0.0], [5e-324], [1e-320, 0.0], [-1e-17, 2e-17], [-0.05, -0.05 * (1 + 1e-16)], [3.0, 3.0], [-2.0]])
+def test_values_that_rounding_leaves_are_drawn_as_a_flat_line(values):
+    where = frame([Series(label="x", colour=0, points=tuple(enumerate(values)))], 100, 100)
+    assert where.y[0] <= min(values) and where.y[1] >= max(values) and where.y[1] - where.y[0] > 1e-13
