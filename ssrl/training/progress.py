@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.status import Status
+from rich.live import Live
+from rich.spinner import Spinner
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("reward", "train/reward", ".3f"),
@@ -27,21 +28,21 @@ class Progress:
         self.console, self.total, self.quiet = console, total, quiet
         self._lines = 0
         self._seconds: list[float] = []
-        self._status: Status | None = None
+        self._live: Live | None = None
 
     def phase(self, what: str) -> None:
         """What is being done now."""
         if self.quiet or not self.console.is_terminal:
             return
-        if self._status is None:
-            self._status = self.console.status("")
-            self._status.start()
-        self._status.update(f"[dim]{what} …[/dim]")
+        if self._live is None:
+            self._live = Live(console=self.console, transient=True)
+            self._live.start()
+        self._live.update(Spinner("dots", text=f"[dim]{what} …[/dim]"), refresh=True)
 
     def close(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line of a training step; `left` counts the steps that are to come at the pace of the last five."""
