@@ -144,6 +144,12 @@ def ask_needs_question(config: Config) -> str | None:
     return None
 
 
+def training_takes_no_checkpoint(config: Config) -> str | None:
+    if config.task == "train" and config.ckpt:
+        return f"ckpt={config.ckpt} is not used by task=train: repeat a run's own command to continue it, or type model.path= with an exported folder"
+    return None
+
+
 def export_needs_checkpoint(config: Config) -> str | None:
     if config.task == "export" and not config.ckpt and not config.out:
         return "task=export needs a checkpoint: type ckpt=FOLDER with the folder of a run, or out=FOLDER to export a model as it is"
@@ -258,6 +264,7 @@ def bfloat16_weights_round(config: Config) -> str | None:
 
 ERRORS = (
     ask_needs_question,
+    training_takes_no_checkpoint,
     export_needs_checkpoint,
     training_needs_questions,
     evaluation_needs_questions,

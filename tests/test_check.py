@@ -43,6 +43,7 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["algo.kl_estimator=k4"], ["k1, k2, k3"]),
         (["task=ak"], ["did you mean ask?"]),
         (["task=ask"], ["question="]),
+        (["ckpt=runs/x/seed0"], ["ckpt=runs/x/seed0", "model.path="]),
         (["task=ask", "question=' '"], ["question="]),
         (["task=export"], ["ckpt="]),
         (["rollout.temperature=0"], ["rollout.temperature=0"]),
