@@ -190,7 +190,6 @@ def test_training_raises_the_reward(runs):
     rewards = [row["train/reward"] for row in folder.metrics() if "train/reward" in row]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.1  # several times what a batch varies by
     summary = folder.summary()
-    assert summary["after"]["test/bundled/reward"] > summary["before"]["test/bundled/reward"]
     validated = {row["step"]: row["val/bundled/em"] for row in folder.metrics() if "val/bundled/em" in row}
     assert list(validated) == [0, 5, 10, 15, 20, 25]
     assert summary["best_step"] == max(validated, key=lambda step: validated[step])  # the first of equals
