@@ -186,10 +186,12 @@ def test_bf16_autocast_trains_every_weight_in_every_update_of_a_batch(runs, grad
 
 @pytest.mark.slow
 def test_training_raises_the_reward(runs):
-    folder = runs.run("train.steps=25", "train.questions=4", "rollout.n=8", "train.lr=0.003", "eval.every=5", "data.train.bundled.limit=50")
+    words = ("train.steps=25", "train.questions=4", "rollout.n=8", "train.lr=0.003", "eval.every=5", "data.train.bundled.limit=50")
+    folder = runs.run(*words, "eval.temperature=1")  # greedy decoding of the random model is at its ceiling before training
     rewards = [row["train/reward"] for row in folder.metrics() if "train/reward" in row]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.1  # several times what a batch varies by
     summary = folder.summary()
+    assert summary["after"]["test/bundled/em"] > summary["before"]["test/bundled/em"]
     validated = {row["step"]: row["val/bundled/em"] for row in folder.metrics() if "val/bundled/em" in row}
     assert list(validated) == [0, 5, 10, 15, 20, 25]
     assert summary["best_step"] == max(validated, key=lambda step: validated[step])  # the first of equals
