@@ -19,21 +19,12 @@ from ssrl.errors import UserError
 from ssrl.overrides import recipe, rewrite
 
 DEFAULTS = Composer().defaults
-ASK_PYTHON = """
-import json, sys, time
-from ssrl.app import main
-try:
-    main(sys.argv[1:])
-    code = 0
-except SystemExit as end:
-    code = end.code
-print(json.dumps({"code": code, "cpu_s": time.process_time(), "torch": "torch" in sys.modules}))
-"""
+ASK = Path(__file__).parent / "ask.py"
 
 
 def ask(*words: str) -> tuple[dict, str]:
     """What a fresh process says to a command line: its report, and its standard error."""
-    done = subprocess.run([sys.executable, "-c", ASK_PYTHON, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, ASK, *words], capture_output=True, text=True, check=True)
     return json.loads(done.stdout), done.stderr
 
 

@@ -3,20 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import zstandard
 
-ASK_PYTHON = """
-import json, sys, time
-from ssrl.app import main
-try:
-    main(sys.argv[1:])
-    code = 0
-except SystemExit as end:
-    code = end.code
-print(json.dumps({"code": code, "cpu_s": time.process_time(), "torch": "torch" in sys.modules}))
-"""
+ASK = Path(__file__).parents[1] / "ask.py"
 GOOD = '{"id": 1, "question": "Who?", "golden_answers": ["I"]}\n'
 
 
@@ -38,7 +30,7 @@ def test_a_bad_data_file_gets_one_sentence_without_torch(tmp_path, task, content
         file.write_text(content)
     part = "train" if task == "train" else "test"
     words = [f"task={task}", "model=tiny", "experiment=quickstart", f"data.{part}.mine.path={file}", f"runs={tmp_path / 'runs'}"]
-    done = subprocess.run([sys.executable, "-c", ASK_PYTHON, *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, ASK, *words], capture_output=True, text=True)
     report = json.loads(done.stdout)
     said = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
     assert report["code"] == 2 and not report["torch"] and report["cpu_s"] < 3
