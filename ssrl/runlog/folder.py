@@ -86,7 +86,7 @@ class RunFolder:
         self._write_status(State.RUNNING, started=started, step=step, command=command)
         try:
             yield
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):  # the last: a signal came within the `with` statement's own code
             self.set_status(State.INTERRUPTED)
             raise
         except BaseException:

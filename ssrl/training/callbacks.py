@@ -96,6 +96,8 @@ class Interruption(L.Callback):
         self._restore()
 
     def on_exception(self, trainer: L.Trainer, module: SearchRL, exception: BaseException) -> None:
+        if isinstance(exception, KeyboardInterrupt):
+            self._before.pop(signal.SIGINT, None)  # stays ignored: see `_ask`
         self._restore()
 
     def agreed(self, device: torch.device) -> bool:
@@ -105,6 +107,7 @@ class Interruption(L.Callback):
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.signal:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a third one must not tear what the second one makes: status, lock, terminal
             raise KeyboardInterrupt
         self.signal = number
         self.announce("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
