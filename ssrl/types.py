@@ -36,6 +36,7 @@ class Status(StrEnum):
     ANSWERED = "answered"  # its text closes an answer block outside of think
     ENDED = "ended"  # the policy stopped by itself without an answer
     TRUNCATED = "truncated"  # a token budget or the context ran out
+    OUT_OF_TURNS = "out_of_turns"  # it wrote one more search than the engine answers
     FAILED = "failed"  # an engine call failed: kept out of the loss by default
 
 
@@ -88,6 +89,14 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """How sure the policy was of the tokens of one query."""
+
+    logprobs: tuple[float, ...]  # [Q] of the sampled tokens, by the sampler, at the sampling temperature
+    entropies: tuple[float, ...] | None = None  # [Q] nats, of the kind that the engine asked for; None where it asked for none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchCall:
     """A search that the policy has just written. It carries its own question, so a batch of calls can never be paired with others' answers."""
 
@@ -99,8 +108,7 @@ class SearchCall:
     turn: int  # how many generations this rollout had had before, invalid ones included
     step: int  # training step, for a curriculum
     seed: int  # for every random choice that the answer may depend on
-    logprobs: tuple[float, ...] = ()  # [Q] sampler log-probabilities of the query's tokens
-    entropies: tuple[float, ...] | None = None  # [Q] full-vocabulary entropies in nats, where the engine asked for them
+    queries: tuple[Uncertainty, ...] = ()  # of every query of this rollout so far, this one last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +128,7 @@ class Search:
 
     query: str
     result: SearchResult | None = None
+    truncated: bool = False  # the documents were cut by the token budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +229,7 @@ class Request:
     seed: int
     sampling: Sampling
     stop: tuple[str, ...] = ()
-    want_entropy: bool = False
+    entropy: int | None = None  # None: not wanted; 0: over the full vocabulary; k: over the k most likely tokens, renormalised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +239,7 @@ class Completion:
     ids: tuple[int, ...]  # [N] new tokens, an end token included
     logprobs: tuple[float, ...]  # [N] at the sampling temperature, before top-p and top-k
     finish: Finish
-    entropies: tuple[float, ...] | None = None  # [N] nats, full vocabulary, at the sampling temperature
+    entropies: tuple[float, ...] | None = None  # [N] nats, of the kind that was asked for, at the sampling temperature
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.logprobs) or (self.entropies is not None and len(self.entropies) != len(self.ids)):
@@ -251,17 +260,33 @@ class Engine(Protocol):
     """Answers one question: this search has just been written; do you answer it? Declining (None) lets the policy write the information itself."""
 
     name: str
+    identity: dict[str, str]  # what its answers depend on (corpus, index, model, top-k), for manifests and tables
     answers: bool  # False: it always declines, so one generation without a stop string at </search> is the whole rollout
+    may_decline: bool  # True: information that the policy writes itself is no violation, and after the last turn it goes on by itself
     max_turns: int  # generations that may end in an answered search; then comes one final generation
-    wants_entropy: bool  # True: calls carry full-vocabulary entropies
+    count_invalid: bool  # whether a generation that ended in neither a search nor an answer uses up a turn
+    retry_message: str  # put behind such a generation, so that the policy tries again; empty: the rollout ends there
+    entropy: int | None  # the kind of entropy that calls carry, see `Request.entropy`
     wrapper: tuple[str, str]  # text before and after the documents, tags included
 
     def search(self, calls: Sequence[SearchCall]) -> list[SearchResult | None]:
-        """One result a call, in order; None declines. Failures come back as results, never as exceptions."""
+        """One result a call, in order; None declines. Failures come back as results, never as exceptions.
+
+        Raises:
+            UserError: too many calls have failed; it says how to start what answers them.
+        """
         ...
 
     def render(self, result: SearchResult) -> str:
         """The documents as text, without the wrapper; cut by the loop's token budget inside the wrapper."""
+        ...
+
+    def ping(self) -> float:
+        """Ask once before anything starts; seconds that the answer took (0 where nothing outside is asked).
+
+        Raises:
+            UserError: nobody answers; it says how to start who should.
+        """
         ...
 
 
@@ -269,8 +294,41 @@ class Retriever(Protocol):
     """Documents for queries, with a stable identity that caches and manifests can key on."""
 
     identity: str
+    hint: str  # how to start or repair it, for errors: a command to type or a variable to set
 
-    def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]: ...
+    def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
+        """One result a query, in order, of at most `topk` documents, the best first. Failures are results."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One message to a language model that plays a part, such as a search engine."""
+
+    text: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatReply:
+    """What it wrote, or how the call failed."""
+
+    status: SearchStatus
+    text: str = ""
+    latency_s: float = 0.0
+    cached: bool = False
+    error: str = ""
+
+
+class Chat(Protocol):
+    """A language model behind a chat template, with frozen weights: never the live policy."""
+
+    identity: str  # model, temperature and length of its replies
+    hint: str  # how to start or repair it, for errors
+
+    def reply(self, requests: Sequence[ChatRequest]) -> list[ChatReply]:
+        """One reply a request, in order. Failures are replies."""
+        ...
 
 
 def seed_for(run_seed: int, purpose: str, *parts: object) -> int:

@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
 }
 TORCH = {"torch", "lightning", "transformers", "peft", "vllm", "accelerate"}
 TORCH_ROOMS = {"algo", "policy", "rollout", "training", "tasks"}
-LAZY = {("app", "tasks"), ("runlog", "lightning")}  # imported inside a function only, because torch comes with it
+LAZY = {("app", "tasks"), ("runlog", "lightning"), ("retrieval", "torch"), ("retrieval", "transformers")}  # imported inside a function only, because torch comes with it
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
