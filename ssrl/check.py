@@ -8,18 +8,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ssrl.config import Config
+from ssrl.config import ANSWERING, Config, EngineConfig, RetrieverConfig
 from ssrl.errors import UserError
-from ssrl.schema import generic, keys, nearest, suggest, unknown
+from ssrl.schema import generic, idle, keys, nearest, suggest, unknown
 
 INFINITY = math.inf
+ENGINE = {"max_turns": (1, INFINITY), "topk": (1, INFINITY), "signal_topk": (2, INFINITY), "window": (1, INFINITY)}
+RETRIEVER = {"max_tokens": (1, INFINITY), "rerank_from": (1, INFINITY)}
 RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "seed": (0, INFINITY),
+    **{f"{where}.{key}": bounds for where in ("engine", "eval.engine") for key, bounds in ENGINE.items()},
+    **{f"{where}.{key}": bounds for where in ("retriever", "eval.retriever") for key, bounds in RETRIEVER.items()},
+    "simulator.documents": (1, 100),
+    "simulator.temperature": (0, INFINITY),
+    "simulator.max_tokens": (1, INFINITY),
+    "simulator.base": (1.000001, INFINITY),
+    "simulator.start": (0, 1),
+    "simulator.end": (0, 1),
+    "calls.timeout_s": (0.001, INFINITY),
+    "calls.retries": (0, INFINITY),
+    "calls.backoff_s": (0, INFINITY),
+    "calls.rate": (0, INFINITY),
+    "calls.concurrency": (1, 1024),
+    "calls.cache_days": (0, INFINITY),
+    "calls.max_error_frac": (0, 1),
+    "calls.window": (1, INFINITY),
+    "serve.port": (0, 65535),
+    "serve.max_queries": (1, INFINITY),
+    "serve.max_body_kb": (1, INFINITY),
+    "serve.max_topk": (1, INFINITY),
+    "serve.timeout_s": (0.001, INFINITY),
     "algo.clip_low": (0, 1),
     "algo.clip_high": (0, INFINITY),
     "algo.dual_clip": (1, INFINITY),
@@ -129,6 +153,76 @@ def budgets_fit(config: Config) -> str | None:
             f"rollout.max_prompt_tokens={rollout.max_prompt_tokens} and rollout.max_response_tokens={rollout.max_response_tokens} make "
             f"{total} tokens, more than model.context={context}: lower one of the two"
         )
+    for engine in engines(config):
+        documents = answered(engine) * rollout.max_information_tokens
+        if total + documents > context:
+            return (
+                f"{total} tokens of prompt and response and {answered(engine)} answered searches of rollout.max_information_tokens="
+                f"{rollout.max_information_tokens} make {total + documents}, more than model.context={context}: lower one of them"
+            )
+    return None
+
+
+def engines(config: Config) -> list[EngineConfig]:
+    """Who answers in training and in evaluation."""
+    return [config.engine] if config.eval.engine.name == "same" else [config.engine, config.eval.engine]
+
+
+def retrievers(config: Config) -> list[RetrieverConfig]:
+    return [config.retriever] if config.eval.retriever.name == "same" else [config.retriever, config.eval.retriever]
+
+
+def answered(engine: EngineConfig) -> int:
+    """Most searches of a rollout that are answered; 0 where their number is not bounded."""
+    if engine.name == "sim2real":
+        return 0 if engine.k == "all" or not engine.k.isdecimal() else int(engine.k)
+    return engine.max_turns if engine.name in ANSWERING else 0
+
+
+def engine_is_named(config: Config) -> str | None:
+    for key in ("engine", "retriever"):
+        if getattr(config, key).name == "same":
+            return f"{key}=same is only for {key}@eval.{key}: it stands for the {key} of training"
+    return None
+
+
+def k_is_a_number(config: Config) -> str | None:
+    for engine in engines(config):
+        if engine.name == "sim2real" and engine.k != "all" and not (engine.k.isdecimal() and int(engine.k)):
+            return f"engine.k={engine.k} must be a whole number from 1 on, or all: type engine.k=3"
+    return None
+
+
+def retry_holds_no_tag(config: Config) -> str | None:
+    for engine in engines(config):
+        if engine.retry_message and set("<>") & set(engine.retry_message):
+            return f"engine.retry_message={engine.retry_message!r} must not contain < or >, so that it can never be read as a tag: name the tags in words"
+    return None
+
+
+def wrapper_has_tags(config: Config) -> str | None:
+    before, after = config.wrapper.before, config.wrapper.after
+    if (before.strip(), after.strip()) != ("<information>", "</information>"):
+        return f"wrapper.before={before!r} and wrapper.after={after!r} must be <information> and </information>, with white space around them if you like"
+    return None
+
+
+def servers_have_urls(config: Config) -> str | None:
+    for retriever in retrievers(config):
+        if retriever.name in ("http", "searxng") and not retriever.urls:
+            return f"retriever={retriever.name} needs a server: type retriever.urls=[http://127.0.0.1:8000]"
+    if config.simulator.name == "openai" and not config.simulator.urls:
+        return "simulator=openai needs a server: type simulator.urls=[http://127.0.0.1:6001/v1]"
+    return None
+
+
+def prompt_fits_engine(config: Config) -> str | None:
+    prompt = config.prompt.name
+    for engine in engines(config):
+        if engine.name == "none" and config.prompt.search:
+            return f"engine=none answers no search, but prompt={prompt} offers them: type prompt=r1 (or prompt=quickstart_none for a small model)"
+        if engine.name in ANSWERING and not config.prompt.search:
+            return f"engine={engine.name} waits for searches, but prompt={prompt} does not offer them: type prompt=search_r1"
     return None
 
 
@@ -232,6 +326,18 @@ def loggers_are_known(config: Config) -> str | None:
     return None
 
 
+def choices_do_nothing(config: Config) -> str | None:
+    found = sorted(idle(config))
+    told = [f"retriever={config.retriever.name}"] if "retriever" in found and config.retriever.name != "bm25" else []
+    told += [f"simulator={config.simulator.name}"] if "simulator" in found and config.simulator.name != "local" else []
+    told += [key for key in found if key in keys() and not key.startswith("eval.") and attrgetter(key)(config) != keys()[key].default]
+    if not told:
+        return None
+    return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with engine={config.engine.name}" + (
+        f" and retriever={config.retriever.name}" if any(t.startswith("retriever.") for t in told) else ""
+    )
+
+
 def clip_cannot_act(config: Config) -> str | None:
     if config.task == "train" and config.algo.surrogate in RATIO_SURROGATES and config.algo.updates == 1:
         return (
@@ -263,6 +369,12 @@ def bfloat16_weights_round(config: Config) -> str | None:
 
 
 ERRORS = (
+    engine_is_named,
+    k_is_a_number,
+    retry_holds_no_tag,
+    wrapper_has_tags,
+    servers_have_urls,
+    prompt_fits_engine,
     ask_needs_question,
     training_takes_no_checkpoint,
     export_needs_checkpoint,
@@ -280,4 +392,4 @@ ERRORS = (
     betas_are_two,
     loggers_are_known,
 )
-NOTES = (clip_cannot_act, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)
+NOTES = (choices_do_nothing, clip_cannot_act, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)

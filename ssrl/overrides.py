@@ -17,6 +17,9 @@ from ssrl.schema import generic, keys
 OVERRIDE = re.compile(r"(?P<plus>\+{0,2})(?P<key>[^+~=\s][^=]*)=(?P<value>.*)", re.DOTALL)
 FREE_TEXT = ("question",)  # always taken literally: commas and apostrophes mean nothing to Hydra here
 PUBLISHED = "ssrl"
+PUBLISHED_WITH = {"fullreal": "search_r1", "semireal": "zerosearch"}
+QUICKSTARTS = {"none": "quickstart_none", "fullsim": "quickstart"}  # the form of the default recipe for an engine
+SEARCHING = "quickstart_search"  # its form for an engine that answers searches
 
 
 def rewrite(words: Sequence[str], groups: Collection[str]) -> list[str]:
@@ -79,8 +82,9 @@ def values_of(words: Sequence[str], name: str) -> list[str]:
 def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str], str]:
     """Overrides that choose a recipe where the default one would be inherited in silence, and why; both empty where it fits.
 
-    The default experiment is made for the default model and data. Who chooses another model or other training data, and names no
-    experiment, gets the published recipe on them: everything else stays what the defaults list says. A checkpoint brings its own.
+    The default experiment is made for the default model and data, and for a policy that writes the information itself. Who chooses
+    another model or other training data, and names no experiment, gets the published recipe on them; who chooses another engine gets
+    the default recipe's form for it. Everything else stays what the defaults list says. A checkpoint brings its own.
 
     Args:
         words: overrides in Hydra's spelling.
@@ -89,15 +93,20 @@ def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str]
     typed = {match["key"]: match["value"] for match in map(OVERRIDE.fullmatch, words) if match}
     if typed.keys() & {"experiment", "ckpt"} or "~experiment" in words:
         return [], ""
-    trains = "train" in (values_of(words, "task") or ["train"])
+    task, engines = values_of(words, "task") or ["train"], values_of(words, "engine")
     for key, value in typed.items():
-        if _chooses_another(key, value, defaults) and (trains or key.startswith("model")):
+        if _chooses_another(key, value, defaults) and ("train" in task or key.startswith("model")):
+            published = PUBLISHED_WITH.get(engines[0], PUBLISHED) if len(engines) == 1 else PUBLISHED
             kept = [f"{group}={defaults[group]}" for group in ("model", "data") if typed.get(group, "{").startswith("{")]
-            return [f"experiment={PUBLISHED}", *kept], (
-                f"the recipe is the published one (experiment={PUBLISHED}), because experiment={defaults['experiment']} is not made for "
+            return [f"experiment={published}", *kept], (
+                f"the recipe is the published one (experiment={published}), because experiment={defaults['experiment']} is not made for "
                 f"{key}={value}; name an experiment to choose"
             )
-    return [], ""
+    fitting = {QUICKSTARTS.get(engine, SEARCHING) for engine in engines} - {defaults["experiment"]}
+    if not fitting or task == ["serve"]:
+        return [], ""
+    chosen = SEARCHING if SEARCHING in fitting else fitting.pop()
+    return [f"experiment={chosen}"], f"the recipe is experiment={chosen}, made for engine={','.join(engines)}; name an experiment to choose"
 
 
 def _chooses_another(key: str, value: str, defaults: Mapping[str, str]) -> bool:

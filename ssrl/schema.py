@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from omegaconf import MISSING
 
-from ssrl.config import Config
+from ssrl.config import ANSWERING, RETRIEVING, Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Key:
     options: tuple[str, ...]  # empty: not a closed set
     identity: str  # "value", "content" or "free": how it counts towards the run's identity
     doc: str  # "" where the field has no docstring
+    names: tuple[str, ...] = ()  # the choices of its section with which it acts; empty: all
 
 
 @cache
@@ -74,6 +76,7 @@ def walk(schema: type = Config, prefix: str = "") -> Iterator[Key]:
                 options=tuple(metadata.get("options", ())),
                 identity=metadata.get("identity", "value"),
                 doc=docstrings(schema).get(field.name, ""),
+                names=tuple(metadata.get("names", ())),
             )
 
 
@@ -87,6 +90,20 @@ def _default(field: Field) -> Any:
 def keys() -> dict[str, Key]:
     """Every leaf by its dotted name."""
     return {key.name: key for key in walk()}
+
+
+def idle(config: Any) -> set[str]:
+    """Dotted names of sections and keys that do nothing in a configuration, because of who answers a search in it."""
+    engines = {config.engine.name, config.eval.engine.name} - {"same"}
+    found = {"eval.retriever"} if not engines & set(RETRIEVING) else set()
+    found |= {"retriever"} if not engines & set(RETRIEVING) and config.task != "serve" else set()
+    found |= {"simulator"} if "semireal" not in engines else set()
+    found |= {"wrapper"} if not engines & set(ANSWERING) else set()
+    for key in keys().values():
+        section = key.name.rpartition(".")[0]
+        if key.names and section not in found and attrgetter(section)(config).name not in key.names:
+            found.add(key.name)
+    return found
 
 
 def locate(name: str) -> tuple[str, Any] | None:

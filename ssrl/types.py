@@ -281,6 +281,10 @@ class Engine(Protocol):
         """The documents as text, without the wrapper; cut by the loop's token budget inside the wrapper."""
         ...
 
+    def figures(self, step: int) -> dict[str, float]:
+        """What to log of a training step, by full metric name: the state of a curriculum."""
+        ...
+
     def ping(self) -> float:
         """Ask once before anything starts; seconds that the answer took (0 where nothing outside is asked).
 

@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "data": {"types"},
     "policy": {"types", "algo"},
     "rollout": {"types", "text"},
-    "runlog": {"types", "config"},
+    "runlog": {"types", "config", "schema"},
     "report": {"types", "config", "runlog"},
     "training": SCORING | LEARNING | OUTSIDE | {"config", "data", "runlog"},
     "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"processes", "data", "runlog", "report", "training"},

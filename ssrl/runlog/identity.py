@@ -1,4 +1,7 @@
-"""A run's identity: a hash over everything in its configuration that can change a result, and the folder named after it."""
+"""A run's identity: a hash over everything in its configuration that can change a result, and the folder named after it.
+
+What does nothing in a configuration, such as the retriever of a full-sim run, does not count.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ssrl.config import Config
+from ssrl.schema import idle
 
 Fingerprint = Callable[[str], str]
 
@@ -23,9 +27,10 @@ def resolved(config: Any) -> dict[str, Any]:
 
 
 def counted(config: Any, fingerprint: Fingerprint) -> dict[str, Any]:
-    """What counts towards the identity: `value` fields as they are, `content` paths as `fingerprint(path)`, `free` fields left out."""
+    """What counts towards the identity: `value` fields as they are, `content` paths as `fingerprint(path)`, `free` and idle ones left out."""
     tree = _tree(config)
-    return _counted(tree, _schema(tree) or Config, fingerprint)
+    schema = _schema(tree) or Config
+    return _counted(tree, schema, fingerprint, idle(tree) if schema is Config else set(), "")
 
 
 def run_hash(config: Any, fingerprint: Fingerprint) -> str:
@@ -50,11 +55,11 @@ def _schema(node: Any) -> type | None:
     return kind if isinstance(kind, type) and is_dataclass(kind) else None
 
 
-def _counted(node: DictConfig, schema: type, fingerprint: Fingerprint) -> dict[str, Any]:
+def _counted(node: DictConfig, schema: type, fingerprint: Fingerprint, idle: set[str], prefix: str) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in fields(schema):
-        kind = field.metadata.get("identity", "value")
-        if kind == "free":
+        kind, name = field.metadata.get("identity", "value"), prefix + field.name
+        if kind == "free" or name in idle:
             continue
         if OmegaConf.is_missing(node, field.name):
             out[field.name] = "???"
@@ -63,16 +68,16 @@ def _counted(node: DictConfig, schema: type, fingerprint: Fingerprint) -> dict[s
         if kind == "content" and value is not None:
             out[field.name] = fingerprint(value)
         else:
-            out[field.name] = _value(value, fingerprint)
+            out[field.name] = _value(value, fingerprint, idle, f"{name}.")
     return out
 
 
-def _value(value: Any, fingerprint: Fingerprint) -> Any:
+def _value(value: Any, fingerprint: Fingerprint, idle: set[str], prefix: str) -> Any:
     schema = _schema(value)
     if schema is not None:
-        return _counted(value, schema, fingerprint)
+        return _counted(value, schema, fingerprint, idle, prefix)
     if isinstance(value, Mapping):
-        return {str(key): _value(value[key], fingerprint) for key in value}
+        return {str(key): _value(value[key], fingerprint, idle, prefix) for key in value}
     if isinstance(value, (list, tuple, ListConfig)):
-        return [_value(item, fingerprint) for item in value]
+        return [_value(item, fingerprint, idle, prefix) for item in value]
     return value

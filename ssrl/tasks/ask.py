@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ssrl.config import Config
 from ssrl.rollout.label import label
-from ssrl.tasks.build import build_agent, build_trained
+from ssrl.tasks.build import build_agents, build_trained, ping
 from ssrl.tasks.checkpoint import with_run_config
 from ssrl.training.agent import Agent
 from ssrl.types import Block, Question, Sampling, Source
@@ -21,7 +21,8 @@ def main(config: Config, overrides: list[str]) -> None:
     """Ask greedily. The colours: think grey, search blue, information yellow, answer green."""
     config = with_run_config(config, overrides)
     console = Console()
-    agent = build_agent(config, build_trained(config))
+    _, agent = build_agents(config, build_trained(config))
+    ping(agent)
     writer = Writer(console, agent)
     agent.sampler.listener = writer.token
     question = Question(id="asked", text=config.question, answers=("unknown",))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ssrl.config import Config, LoraConfig
-from ssrl.engines.fullsim import FullSim
 from ssrl.errors import UserError
 from ssrl.policy.hardware import sampler_dtype
 from ssrl.policy.load import LoadedModel, load_model
@@ -19,14 +19,9 @@ from ssrl.rewards.score import Reward
 from ssrl.rollout.loop import EpisodeLoop, Limits
 from ssrl.rollout.render import Renderer, over_long
 from ssrl.tasks.checkpoint import load_weights, locate
+from ssrl.tasks.engines import build_engine, evaluation
 from ssrl.training.agent import Agent
 from ssrl.types import Engine, Question
-
-ENGINES = {"fullsim": FullSim}
-
-
-def build_engine(config: Config) -> Engine:
-    return ENGINES[config.engine.name]()
 
 
 def device_of(config: Config) -> torch.device:
@@ -58,21 +53,40 @@ def _with_adapters(model: PreTrainedModel, lora: LoraConfig) -> PreTrainedModel:
     return get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
 
 
-def build_agent(config: Config, loaded: LoadedModel) -> Agent:
-    """Everything that makes and scores rollouts with a loaded policy."""
+def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
+    """The loaded policy with who answers its searches in training, and with who does in evaluation; the same where they are the same."""
     r, p = config.rollout, config.prompt
-    engine = build_engine(config)
     renderer = Renderer(
         tokenizer=loaded.tokenizer, template=p.template, system=p.system, chat=p.chat, prefill=p.prefill, thinking=config.model.thinking)  # fmt: skip
     device = str(device_of(config).type)
     sampler = TransformersSampler(
         loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=sampler_dtype(r.dtype, device))  # fmt: skip
     limits = Limits(context=config.model.context, response=r.max_response_tokens, turn=r.max_turn_tokens, information=r.max_information_tokens)
-    loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
-    reward = Reward(
-        config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight,
-        config.reward.normalizer, native_thinking=bool(config.model.thinking), engine_answers=engine.answers)  # fmt: skip
-    return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
+
+    def agent(engine: Engine) -> Agent:
+        loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
+        reward = Reward(
+            config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight, config.reward.normalizer,
+            native_thinking=bool(config.model.thinking), engine_answers=engine.answers and not engine.may_decline)  # fmt: skip
+        return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
+
+    training = agent(build_engine(config, device))
+    other = evaluation(config)
+    return training, training if other is config else agent(build_engine(other, device))
+
+
+def ping(*agents: Agent) -> list[str]:
+    """Ask every engine once before anything starts; a sentence about each that something outside answered."""
+    engines = {id(agent.loop.engine): agent.loop.engine for agent in agents}.values()
+    return [f"{engine.name}: {', '.join(engine.identity.values())} answered in {1000 * engine.ping():.0f} ms" for engine in engines if engine.answers]
+
+
+def engine_identity(*agents: Agent) -> dict[str, Any]:
+    """Who answered, for the manifest: the engine of training first, that of evaluation under `eval` where it is another."""
+    first, *others = (agent.loop.engine for agent in agents)
+    found: dict[str, Any] = {"name": first.name, **first.identity}
+    evaluation = {"name": others[0].name, **others[0].identity} if others and others[0] is not first else None
+    return found | ({"eval": evaluation} if evaluation else {})
 
 
 def short_enough(agent: Agent, questions: Sequence[Question], limit: int, name: str) -> tuple[list[Question], int]:

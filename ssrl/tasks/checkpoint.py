@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 # What a run's own configuration decides for `task=eval`, `ask` and `export`, unless the user types it.
-INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "algo")
+INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "retriever", "simulator", "wrapper", "algo")
 
 
 def checkpoint_path(run: Path, role: str) -> Path:
@@ -68,7 +68,7 @@ def typed_keys(overrides: list[str]) -> list[str]:
     for override in OverridesParser.create().parse_overrides(overrides):
         if override.is_delete():
             continue
-        keys += _leaves(override.key_or_group, override.value())
+        keys += _leaves(override.package or override.key_or_group, override.value())
     return keys
 
 

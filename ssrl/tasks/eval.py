@@ -34,20 +34,22 @@ def _evaluate(config: Config, sources, folder: RunFolder) -> None:
 
     from ssrl.report.page import write_page
     from ssrl.runlog.manifest import build_manifest
-    from ssrl.tasks.build import build_agent, build_trained, short_enough
+    from ssrl.tasks.build import build_agents, build_trained, engine_identity, ping, short_enough
     from ssrl.tasks.measure import measure
     from ssrl.tasks.show import relative, show
     from ssrl.training.progress import Progress
 
     console = Console()
-    agent = build_agent(config, build_trained(config))
+    _, agent = build_agents(config, build_trained(config))
     progress = Progress(console, 0)
-    progress.say(f"[bold]{config.name}[/bold]: {config.ckpt or config.model.path}, prompt {config.prompt.name}, engine {config.engine.name}")
+    progress.say(f"[bold]{config.name}[/bold]: {config.ckpt or config.model.path}, prompt {config.prompt.name}, engine {agent.loop.engine.name}")
+    for sentence in ping(agent):
+        progress.say(sentence)
     tests, counts = {}, {}
     for name, questions in sources.test.items():
         tests[name], too_long = short_enough(agent, questions, config.rollout.max_prompt_tokens, f"data.test.{name}")
         counts |= {f"test questions {name}": len(tests[name]), f"over-long prompts {name}": too_long}
-    folder.write_manifest(build_manifest(config, seeds={"run": config.seed}, data=sources.manifest, engine={"name": config.engine.name}))
+    folder.write_manifest(build_manifest(config, seeds={"run": config.seed}, data=sources.manifest, engine=engine_identity(agent)))
     folder.rewind(-1)
     figures = measure(config, agent, tests, step=0, folder=folder, progress=progress)
     progress.close()

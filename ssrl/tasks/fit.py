@@ -21,7 +21,7 @@ from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
 from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.mirrors import Mirrors, open_mirrors
-from ssrl.tasks.build import build_agent, build_policy, device_of, short_enough
+from ssrl.tasks.build import build_agents, build_policy, device_of, engine_identity, ping, short_enough
 from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
 from ssrl.tasks.show import relative, show_run
@@ -56,7 +56,10 @@ class Fit:
         L.seed_everything(c.seed, verbose=False)  # new adapters are random
         loaded = build_policy(c)
         loaded.model.to(device_of(c))  # the sampler's copy is laid out for where the policy is
-        agent = build_agent(c, loaded)
+        agent, self.evaluating = build_agents(c, loaded)
+        if self.first:
+            for sentence in ping(agent, self.evaluating):
+                self.progress.say(sentence)
         limit = c.rollout.max_prompt_tokens
         over_long: dict[str, int] = {}
         self.questions, over_long["train"] = short_enough(agent, self.sources.train, limit, f"data={c.data.name}")
@@ -87,7 +90,7 @@ class Fit:
         c = self.config
         recorder = Recorder(self.folder, self.mirrors, self.progress)
         validator = Validator(
-            recorder, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
+            recorder, self.evaluating, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
         )
         self.interruption = Interruption(self.progress.say)
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
@@ -102,7 +105,7 @@ class Fit:
     def _manifest(self, over_long: dict[str, int]) -> None:
         c = self.config
         data = {**self.sources.manifest, "over_long_prompts": over_long}
-        self.folder.write_manifest(build_manifest(c, seeds={"run": c.seed}, data=data, engine={"name": c.engine.name}))
+        self.folder.write_manifest(build_manifest(c, seeds={"run": c.seed}, data=data, engine=engine_identity(self.module.agent, self.evaluating)))
 
     def _introduce(self, prompt: tuple[int, ...]) -> None:
         c, say = self.config, self.progress.say
@@ -120,7 +123,7 @@ class Fit:
         if moment == "before" and (self.resume or not self.first):
             return  # measured when the run began; further processes join only when training starts
         c, step = self.config, 0 if moment == "before" else self.module.steps_done
-        figures = measure(c, self.module.agent, self.tests, step=step, folder=self.folder, progress=self.progress)
+        figures = measure(c, self.evaluating, self.tests, step=step, folder=self.folder, progress=self.progress)
         if self.first:
             summary = self.folder.summary() or {"before": {}, "after": {}, "test_sets": [f"test/{name}" for name in self.tests]}
             best = {} if moment == "before" else {"best_step": self.module.best[1] if self.module.best else step}

@@ -23,12 +23,12 @@ def measure(
         prefix = f"test/{name}"
         progress.phase(f"testing on {len(questions)} questions of {name}")
         greedy = Sampling(temperature=config.eval.temperature)
-        found, rollouts = evaluate(agent, questions, prefix, sampling=greedy, run_seed=config.seed, step=step)
+        found, rollouts = evaluate(agent, questions, prefix, sampling=greedy, run_seed=config.seed)
         figures |= found
         if config.eval.samples:
             r = config.rollout
             sampled, _ = evaluate(
-                agent, questions, prefix, n=config.eval.samples, run_seed=config.seed, step=step,
+                agent, questions, prefix, n=config.eval.samples, run_seed=config.seed,
                 sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
             figures[f"{prefix}/pass@1"] = sampled[f"{prefix}/em"]
         if ranks.rank() == 0:

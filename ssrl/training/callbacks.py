@@ -44,9 +44,15 @@ class Recorder(L.Callback):
 
 
 class Validator(L.Callback):
-    """Validates before the first step, every few steps and after the last, and keeps the best checkpoint by the mean EM over sets."""
+    """Validates before the first step, every few steps and after the last, and keeps the best checkpoint by the mean EM over sets.
 
-    def __init__(self, recorder: Recorder, sets: dict[str, Sequence[Question]], *, every: int, sampling: Sampling, keep: int, best: Path) -> None:
+    `agent` is the module's policy with whoever answers searches in evaluation.
+    """
+
+    def __init__(
+        self, recorder: Recorder, agent: Agent, sets: dict[str, Sequence[Question]], *, every: int, sampling: Sampling, keep: int, best: Path
+    ) -> None:
+        self.agent = agent
         self.recorder, self.sets, self.every, self.sampling, self.keep, self.best = recorder, sets, every, sampling, keep, best
 
     def on_train_start(self, trainer: L.Trainer, module: SearchRL) -> None:
@@ -64,12 +70,12 @@ class Validator(L.Callback):
         for name, questions in self.sets.items():
             self.recorder.progress.phase(f"validating on {len(questions)} questions of {name}")
             metrics, rollouts = evaluate(
-                module.agent, questions, f"val/{name}", sampling=self.sampling, run_seed=module.config.seed, step=step
+                self.agent, questions, f"val/{name}", sampling=self.sampling, run_seed=module.config.seed
             )
             scores.append(metrics[f"val/{name}/em"])
             if trainer.is_global_zero:
                 self.recorder.write(metrics, step)
-                self.recorder.folder.rollouts.append(f"val.{name}", step, [record_of(module.agent, r, step) for r in rollouts[: self.keep]])
+                self.recorder.folder.rollouts.append(f"val.{name}", step, [record_of(self.agent, r, step) for r in rollouts[: self.keep]])
                 self.recorder.progress.validation(step, name, metrics)
         score = sum(scores) / len(scores)
         if module.best is None or score > module.best[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from statistics import fmean
 
 from ssrl.types import Rollout, Status
@@ -22,7 +23,41 @@ def rollout_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float
     searching = [r.score.parts["em"] for r in rollouts if r.score.parts["searches"] > 0]
     if searching:
         found["em_with_search"] = fmean(searching)
+    silent = [r.score.parts["em"] for r in rollouts if not r.score.parts["searches"]]
+    if silent:
+        found["em_without_search"] = fmean(silent)
     return {f"{prefix}/{name}": value for name, value in found.items()}
+
+
+def engine_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
+    """What was asked outside of the policy; empty where nothing was.
+
+    calls and cached: counts; error_frac: failed calls, of all; latency_p50, latency_p95: seconds, of calls that were not cached;
+    truncated_frac: answers that the token budget cut; real_searches: answered searches a rollout; saved_frac: searches that the engine
+    left to the policy, of all (against an engine that answers all of them).
+    """
+    searches = [s for r in rollouts for s in r.searches]
+    asked = [s for s in searches if s.result is not None]
+    if not asked:
+        return {}
+    results = [s.result for s in asked]
+    found = {
+        "calls": float(len(asked)),
+        "cached": float(sum(result.cached for result in results)),
+        "error_frac": fmean(result.status.failed for result in results),
+        "truncated_frac": fmean(s.truncated for s in asked),
+        "real_searches": sum(not result.status.failed for result in results) / len(rollouts),
+        "saved_frac": 1 - len(asked) / len(searches),
+    }
+    latencies = sorted(result.latency_s for result in results if not result.cached)
+    if latencies:
+        found |= {"latency_p50": percentile(latencies, 0.5), "latency_p95": percentile(latencies, 0.95)}
+    return {f"{prefix}/{name}": value for name, value in found.items()}
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of sorted values: the smallest that at least `share` of them do not exceed."""
+    return ordered[max(ceil(share * len(ordered)), 1) - 1]
 
 
 def group_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:

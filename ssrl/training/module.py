@@ -24,7 +24,7 @@ from ssrl.policy.logprobs import row_logprobs
 from ssrl.rollout.pack import Row, pack, trained_lengths
 from ssrl.training import ranks
 from ssrl.training.agent import Agent, group_name
-from ssrl.training.metrics import group_metrics, means, rollout_metrics
+from ssrl.training.metrics import engine_metrics, group_metrics, means, rollout_metrics
 from ssrl.training.select import mini_batches, trainable
 from ssrl.types import Rollout, Sampling
 
@@ -63,7 +63,7 @@ class SearchRL(L.LightningModule):
         step, started = self.steps_done + 1, time.perf_counter()
         rollouts = self.collect(draws, step)
         collected = time.perf_counter()
-        kept = trainable(rollouts)
+        kept = trainable(rollouts, failed=self.config.train.train_failed)
         advantages = self.advantages(kept)
         number = {group_name((step, draw.position)): draw.position for draw in draws}
         metrics = self.learn(kept, advantages, [number[r.group] for r in kept], step)
@@ -75,6 +75,7 @@ class SearchRL(L.LightningModule):
         everyone = ranks.gathered(rollouts)
         tokens = sum(sum(r.sampled) for r in everyone)
         metrics |= rollout_metrics(everyone, "train") | group_metrics(everyone, "rollout")
+        metrics |= engine_metrics(everyone, "engine") | self.agent.loop.engine.figures(step)
         metrics |= {
             "rollout/dropped": float(len(everyone) - len(ranks.gathered(kept))),
             "time/generate_s": collected - started,
@@ -238,6 +239,7 @@ class SearchRL(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:
         checkpoint["ssrl"] = {
             "steps_done": self.steps_done, "cursor": self.cursor, "bad_in_row": self.bad_in_row, "best": self.best,
+            "engine": self.agent.loop.engine.figures(self.steps_done),  # for the reader: it follows from the step
             "rng": {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}}  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict[str, object]) -> None:

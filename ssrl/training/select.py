@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ssrl.types import Rollout, Status
 
 
-def trainable(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """Rollouts without those whose engine failed, and without groups that this leaves with fewer than two."""
-    groups = [[r for r in members if r.status is not Status.FAILED] for members in by_group(rollouts)]
+def trainable(rollouts: Sequence[Rollout], *, failed: bool = False) -> list[Rollout]:
+    """Rollouts without those one of whose calls failed (unless `failed`), and without groups that this leaves with fewer than two."""
+    groups = [[r for r in members if failed or r.status is not Status.FAILED] for members in by_group(rollouts)]
     return [r for members in groups if len(members) > 1 for r in members]
 
 
