@@ -27,8 +27,8 @@ _RETRYABLE = {408, 429, *range(500, 600)}
 _SECRET_PARAM = re.compile(r"key|token|secret|password|auth", re.IGNORECASE)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
-# httpx logs every address at INFO, query string and so keys included
-logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WARNING)
+for _logger in ("httpx", "httpcore.http11", "httpcore.http2"):  # they log addresses, query string and so keys included, and headers
+    logging.getLogger(_logger).addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
 class Http:
