@@ -7,10 +7,12 @@ import ipaddress
 import json
 import logging
 import re
+import ssl
 import threading
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -105,7 +107,7 @@ class Http:
         if proxied not in self._clients:
             # connections are dropped before usual servers (5 s) drop them, which a request could meet half-way
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=2.0)
-            self._clients[proxied] = httpx.AsyncClient(trust_env=proxied, limits=limits)
+            self._clients[proxied] = httpx.AsyncClient(trust_env=proxied, limits=limits, verify=_certificates())
         return self._clients[proxied]
 
     def _started(self) -> asyncio.AbstractEventLoop:
@@ -114,6 +116,12 @@ class Http:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, name="ssrl-http", daemon=True).start()
             return self._loop
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading them takes 50 ms: once a process."""
+    return httpx.create_ssl_context()
 
 
 def _refusal(name: str, response: httpx.Response, body: bytes, secrets: list[str]) -> CallFailed:

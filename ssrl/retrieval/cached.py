@@ -16,8 +16,11 @@ class CachedRetriever:
     def __init__(self, inner: Retriever, cache: Cache) -> None:
         self._inner = inner
         self._cache = cache
-        self.identity = inner.identity
         self.hint = inner.hint
+
+    @property
+    def identity(self) -> str:
+        return self._inner.identity
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
         """One result a query, in order; those that needed no call have `cached` set."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from ssrl.calls.caller import Caller, CallFailed
 from ssrl.calls.http import Http
-from ssrl.calls.urls import Urls
+from ssrl.calls.urls import Urls, shown
+from ssrl.errors import UserError
 from ssrl.retrieval.results import results_of
 from ssrl.types import Document, SearchResult
+
+_HEALTH_S = 5.0
 
 
 class HttpRetriever:
@@ -22,8 +26,28 @@ class HttpRetriever:
         self._caller = caller
         self._http = http or Http()
         self._batch = batch
-        self.identity = f"http {self._urls.identity}"
         self.hint = "python -m ssrl task=serve retriever=bm25"
+
+    @cached_property
+    def identity(self) -> str:
+        """The index that the servers name at /health, as `task=serve` does; their addresses where they do not. Asked once.
+
+        Raises:
+            UserError: they name different ones.
+        """
+        named = {shown(url): self._named(url) for url in self._urls.all}
+        if len(set(named.values()) - {None}) > 1:
+            raise UserError(f"the servers of retriever.urls hold different indexes ({named}); name only those of one index")
+        index = next(iter(named.values()))
+        return f"http {self._urls.identity if None in named.values() else index}"
+
+    def _named(self, url: str) -> str | None:
+        try:
+            answer = self._http.get(f"{url}/health", timeout_s=_HEALTH_S)
+        except CallFailed:
+            return None
+        index = answer.get("retriever") if isinstance(answer, dict) else None
+        return index if isinstance(index, str) and index else None
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
         """One result a query, in order; a failed call is the result of each of its queries."""

@@ -163,8 +163,33 @@ def test_the_address_may_be_written_as_search_r1_writes_it():
     assert received[0].path == "/retrieve"
 
 
-def test_the_identity_names_the_servers_and_no_password():
-    assert HttpRetriever(["http://b:2/", "http://ann:pa55@a:1"], caller()).identity == "http http://a:1 http://b:2"
+def named(index):
+    return lambda request: request.json({"status": "ok", "retriever": index})
+
+
+def test_the_identity_is_the_index_that_all_servers_name_wherever_they_are():
+    with serving(named("bm25 a1b2")) as (one, received), serving(named("bm25 a1b2")) as (other, _):
+        retriever = HttpRetriever([one, other], caller())
+        assert [retriever.identity, retriever.identity] == ["http bm25 a1b2"] * 2
+    assert [(request.method, request.path) for request in received] == [("GET", "/health")]
+
+
+@pytest.mark.parametrize("health", [{"status": "ok"}, ["ok"], {"retriever": 3}, None])
+def test_where_a_server_does_not_name_its_index_the_identity_is_the_addresses_without_passwords(health):
+    with serving(lambda request: request.json(health)) as (url, _):
+        port = url.rsplit(":", 1)[1]
+        assert HttpRetriever([f"http://ann:pa55@127.0.0.1:{port}/"], caller()).identity == f"http http://127.0.0.1:{port}"
+
+
+def test_a_server_that_is_down_is_identified_by_its_address():
+    urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+    assert HttpRetriever(urls, caller()).identity == f"http {' '.join(sorted(urls))}"
+
+
+def test_servers_of_different_indexes_cannot_share_the_load():
+    with serving(named("bm25 a1b2")) as (one, _), serving(named("dense c3d4")) as (other, _):
+        with pytest.raises(UserError, match="hold different indexes .*bm25 a1b2.*dense c3d4.*; name only those of one index"):
+            _ = HttpRetriever([one, other], caller()).identity
 
 
 def test_no_address_is_an_error_before_anything_runs():
