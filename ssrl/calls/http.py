@@ -127,10 +127,11 @@ def _certificates() -> ssl.SSLContext:
 def _refusal(name: str, response: httpx.Response, body: bytes, secrets: list[str]) -> CallFailed:
     """The failure that a status other than 2xx means, with the server's words."""
     code = response.status_code
-    words = _clean(_message(body), secrets)
+    words = _message(body)
     if response.has_redirect_location:  # not followed: a key would travel to wherever it points
-        words = f"moved to {shown(response.headers.get('location', ''))}; give that address"
-    text = f"{name} answered {code} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
+        words = f"moved to {shown(response.headers['location'])}; give that address"
+    reason, words = _clean(response.reason_phrase, secrets), _clean(words, secrets)
+    text = " ".join(filter(None, (name, "answered", str(code), reason))) + (f": {words}" if words else "")
     wait = _retry_after_s(response.headers.get("retry-after"))
     return CallFailed(text, retryable=code in _RETRYABLE, retry_after_s=wait if code in _RETRYABLE else None)
 

@@ -58,7 +58,9 @@ class OpenAIChat:
         return {"chat": self.identity, "text": request.text, "seed": request.seed}
 
     def _attempt(self, request: ChatRequest) -> Callable[[float], str]:
-        body = {**self._settings, "messages": [{"role": "user", "content": request.text}], "seed": request.seed % _SEEDS}
+        # an empty system message, as published: without one some templates put in their own [FACTS 2.2]
+        messages = [{"role": "system", "content": ""}, {"role": "user", "content": request.text}]
+        body = {**self._settings, "messages": messages, "seed": request.seed % _SEEDS}
 
         def attempt(left_s: float) -> str:
             return self._urls.ask(

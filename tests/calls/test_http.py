@@ -230,7 +230,7 @@ def test_a_key_is_in_no_error_and_no_log(http, caplog):
     caplog.set_level(logging.DEBUG)
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.DEBUG)
-    modes = ["401", "500", "nojson", "drop", "slow", "location"]
+    modes = ["401", "500", "nojson", "drop", "slow", "location", "reason"]
     release = threading.Event()
 
     def answer(request):
@@ -241,7 +241,9 @@ def test_a_key_is_in_no_error_and_no_log(http, caplog):
         elif mode == "slow":
             release.wait(PATIENCE_S)
         elif mode == "location":
-            request.raw(b"", 301, Location=request.handler.path)
+            request.raw(b"", 301, Location=f"/{request.params['api_key']}{request.handler.path}")
+        elif mode == "reason":
+            request.drop(f"HTTP/1.1 418 {KEY}\r\nContent-Length: 0\r\n\r\n".encode())
         else:
             request.raw(echo.encode(), {"401": 401, "500": 500, "nojson": 200}[mode])
 
@@ -253,7 +255,7 @@ def test_a_key_is_in_no_error_and_no_log(http, caplog):
                 error = failure(http.get, f"{url}/{mode}", params=params, headers=headers, timeout_s=0.2 if mode == "slow" else PATIENCE_S)
                 texts.append("".join(traceback.format_exception(error)))
         release.set()
-    assert len(received) == 12 and received[0].params["api_key"] == KEY and received[0].headers["x-api-key"] == KEY
+    assert len(received) == 14 and received[0].params["api_key"] == KEY and received[0].headers["x-api-key"] == KEY
     [texts.append(record.getMessage()) for record in caplog.records]
     assert "<secret>" in texts[0]
     assert leaks(KEY, texts) == []

@@ -37,7 +37,8 @@ def test_replies_come_in_order_each_with_its_own_seed_over_several_servers():
     request = next(request for request in got_one + got_other if request.body["seed"] == 6)
     assert (request.method, request.path) == ("POST", "/v1/chat/completions") and "authorization" not in request.headers
     assert request.body == {
-        "model": "qwen", "messages": [{"role": "user", "content": "b"}], "temperature": 0.8, "max_tokens": 600, "seed": 6,
+        "model": "qwen", "temperature": 0.8, "max_tokens": 600, "seed": 6,
+        "messages": [{"role": "system", "content": ""}, {"role": "user", "content": "b"}],
     }  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def test_with_a_cache_equal_text_and_seed_are_answered_once_and_failures_again(t
     cache = Cache(tmp_path / "cache.db")
 
     def answer(request):
-        request.json({}, 400) if request.body["messages"][0]["content"] == "bad" else echo(request)
+        request.json({}, 400) if request.body["messages"][-1]["content"] == "bad" else echo(request)
 
     with serving(answer) as (url, received):
         chat([url], cache).reply([asked("a", 1), asked("bad")])
