@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -85,7 +85,7 @@ def _document(item: Any) -> Document:
     if not isinstance(plain, dict) or not isinstance(plain.get("contents"), str):
         raise CallFailed("the retrieval server answered a document without a string `contents`")
     title, text = split_contents(plain["contents"])
-    known = isinstance(score, (int, float)) and not isinstance(score, bool) and math.isfinite(score)
+    known = isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) <= sys.float_info.max
     return Document(id=str(plain.get("id", "")), title=title, text=text, score=float(score) if known else None)
 
 

@@ -111,8 +111,8 @@ def test_plain_documents_without_scores_are_read_too():
 
 
 def test_more_documents_than_asked_for_are_cut_and_a_score_that_is_no_number_is_none():
-    row = [{"document": {"contents": f'"t"\n{score}'}, "score": score} for score in (2, None, "high", True, 0.5)]
-    assert [document.score for document in documents_of({"result": [row]}, 1, 4)[0]] == [2.0, None, None, None]
+    row = [{"document": {"contents": f'"t"\n{score}'}, "score": score} for score in (2, None, "high", True, 10**400, 0.5)]
+    assert [document.score for document in documents_of({"result": [row]}, 1, 5)[0]] == [2.0, None, None, None, None]
 
 
 @pytest.mark.parametrize(
