@@ -1,0 +1,1 @@
+"""Where documents come from: indexes in this process, servers and the web."""
