@@ -31,6 +31,10 @@ class Noise:
         if self.base <= 0:
             raise UserError(f"simulator.base={self.base} must be above 0.")
 
+    def __str__(self) -> str:
+        shown = {"curriculum": f" {self.start:g} to {self.end:g} in {self.total} steps, base {self.base:g}", "constant": f" {self.start:g}"}
+        return self.schedule + shown.get(self.schedule, "")
+
     def __call__(self, step: int) -> float:
         """p at a step, counted from 1; step 0 gives the start."""
         if self.schedule == "random":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ssrl.errors import UserError
 from ssrl.text.outside import one_line, plain
-from ssrl.text.tags import TAGS
+from ssrl.text.tags import TAGS, scan
 from ssrl.types import Block, Document, SearchResult, SearchStatus, seed_for
 
 MAX_CHARS = 20_000  # of one document that are kept: more than any token budget shows, little enough for a record of the rollout
@@ -34,8 +34,8 @@ class Wrapper:
     def __post_init__(self) -> None:
         opening, closing = TAGS[Block.INFORMATION]
         for key, text, tag in (("before", self.before, opening), ("after", self.after, closing)):
-            if text.strip() != tag:
-                raise UserError(f"wrapper.{key}={text!r} must be {tag}, with nothing but white space around it.")
+            if [str(found) for found in scan(text)] != [tag]:
+                raise UserError(f"wrapper.{key}={text!r} must hold {tag} once and no other tag.")
         if self.style not in STYLES:
             raise UserError(f"wrapper.style={self.style} is unknown; choose one of {', '.join(STYLES)}.")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ssrl.engines.answering import Answering, Watch
+from ssrl.engines.curriculum import Noise
 from ssrl.engines.documents import MAX_CHARS, Wrapper, keep, status_of, take_in
 from ssrl.errors import UserError
 from ssrl.text.simulator import PROMPTS, simulator_prompt, split_reply
@@ -25,7 +26,7 @@ class SemiReal(Answering):
     name = "semireal"
 
     def __init__(
-        self, chat: Chat, health: Watch, wrapper: Wrapper, noise: Callable[[int], float], *, prompt: str = "prompted", written: int = 5,
+        self, chat: Chat, health: Watch, wrapper: Wrapper, noise: Noise, *, prompt: str = "prompted", written: int = 5,
         topk: int = 5, documents: str = "all", max_turns: int = 4, retry_message: str = "",
     ) -> None:  # fmt: skip
         super().__init__(health, wrapper, max_turns=max_turns, retry_message=retry_message)
@@ -36,7 +37,7 @@ class SemiReal(Answering):
     @property
     def identity(self) -> dict[str, str]:
         return {
-            "engine": self.name, "simulator": self.chat.identity, "prompt": self.prompt, "written": str(self.written),
+            "engine": self.name, "simulator": self.chat.identity, "prompt": self.prompt, "noise": str(self.noise), "written": str(self.written),
             "topk": str(self.topk), "max_turns": str(self.max_turns), "style": self._wrapper.style, "documents": self.documents,
         }  # fmt: skip
 

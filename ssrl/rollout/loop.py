@@ -24,7 +24,21 @@ from ssrl.rollout.episode import Episode, Task
 from ssrl.rollout.render import Renderer
 from ssrl.rollout.tokens import TokenText
 from ssrl.text.outside import harmless
-from ssrl.types import Completion, Engine, Finish, Request, Rollout, Sampler, Sampling, Search, SearchCall, SearchResult, Source, Status, seed_for
+from ssrl.types import (
+    Completion,
+    Engine,
+    Finish,
+    Request,
+    Rollout,
+    Sampler,
+    Sampling,
+    Search,
+    SearchCall,
+    SearchResult,
+    Source,
+    Status,
+    seed_for,
+)
 
 _CHARS_PER_TOKEN = 16  # of text from outside that are looked at; a token of ordinary text has 2 to 5
 
