@@ -9,7 +9,8 @@ What follows a generation:
     the end token, no answer     the retry message, if the engine has one      ENDED
                                  (`count_invalid`: this too uses up a turn);
                                  else ENDED
-    a tag that is no action      the policy goes on                            the policy goes on
+    a tag that is no action      the policy goes on; ENDED where it does       the same
+                                 nothing else
     no room                      TRUNCATED                                     TRUNCATED
 
 Every search that the engine is asked about uses up a turn, also where it declines. The prompt is never cut.
@@ -41,6 +42,7 @@ from ssrl.types import (
 )
 
 _CHARS_PER_TOKEN = 16  # of text from outside that are looked at; a token of ordinary text has 2 to 5
+_IDLE = 64  # stops at tags that were no action, after which a rollout is over: each costs a generation of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ class EpisodeLoop:
             self._invalid(e)
         elif self._must_answer and not self._may_search(e) and e.searching():
             e.status = Status.OUT_OF_TURNS
+        elif e.turn - len(e.asked) - e.retries >= _IDLE:
+            e.status = Status.ENDED
 
     def _invalid(self, e: Episode) -> None:
         """A generation has ended with neither a search nor an answer: let the policy try again where the engine says so."""

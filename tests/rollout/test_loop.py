@@ -224,6 +224,11 @@ def test_entropies_are_asked_for_only_where_the_engine_wants_them(play):
     assert [batch[0].entropy for batch in sampler.requests] == [0, None]  # nobody asks in the final generation
 
 
+def test_a_policy_that_does_nothing_but_close_tags_is_ended_before_its_budget(play):
+    (rollout,), sampler = play({"x": ["</search>"] * 300}, Library())
+    assert rollout.status is Status.ENDED and len(sampler.requests) == 65
+
+
 # turns
 
 
