@@ -3,6 +3,10 @@
 import os
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ssrl", deadline=None)  # a deadline would measure how busy the machine is
+settings.load_profile("ssrl")
 
 
 @pytest.fixture(scope="session", autouse=True)

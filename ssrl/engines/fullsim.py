@@ -11,13 +11,20 @@ class FullSim:
     """Always declines, so one generation without a stop string at `</search>` is the whole rollout."""
 
     name = "fullsim"
+    identity = {"engine": "fullsim"}
     answers = False
+    may_decline = True
     max_turns = 0
-    wants_entropy = False
+    count_invalid = False
+    retry_message = ""
+    entropy = None
     wrapper = ("", "")
 
     def search(self, calls: Sequence[SearchCall]) -> list[SearchResult | None]:
         return [None] * len(calls)
 
     def render(self, result: SearchResult) -> str:
-        raise RuntimeError("the full-sim engine returns no documents to render")
+        raise RuntimeError(f"the engine {self.name} returns no documents to render")
+
+    def ping(self) -> float:
+        return 0.0

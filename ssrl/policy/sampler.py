@@ -74,7 +74,7 @@ class TransformersSampler:
             sequences = [_Sequence(request=requests[i], index=i, draw=random.Random(requests[i].seed)) for i in order[start : start + self.batch]]
             self._continue(sequences)
             for s in sequences:
-                entropies = tuple(s.entropies) if s.request.want_entropy else None
+                entropies = None if s.request.entropy is None else tuple(s.entropies)
                 results[s.index] = Completion(ids=tuple(s.ids), logprobs=tuple(s.logprobs), finish=s.finish, entropies=entropies)
         return results
 
@@ -126,9 +126,10 @@ class TransformersSampler:
         uniform = torch.tensor([s.draw.random() for s in active], dtype=torch.float64, device=logits.device)
         chosen = choose(logp, samplings, uniform)
         logprobs = logp.gather(1, chosen[:, None])[:, 0].tolist()
-        if any(s.request.want_entropy for s in active):
-            for s, entropy in zip(active, (-(logp.exp() * logp).nansum(-1)).tolist(), strict=True):
-                s.entropies.append(entropy)
+        for kind in {s.request.entropy for s in active} - {None}:
+            rows = [i for i, s in enumerate(active) if s.request.entropy == kind]
+            for i, value in zip(rows, entropy(logp[torch.tensor(rows, device=logp.device)], kind).tolist(), strict=True):
+                active[i].entropies.append(value)
         for s, logprob in zip(active, logprobs, strict=True):
             s.logprobs.append(logprob)
         return chosen.tolist()
@@ -149,6 +150,13 @@ class TransformersSampler:
         """Whether the new token completed a stop string: the tail is long enough for any, since a token is at least one byte."""
         tail = self.tokenizer.decode(s.ids[-max(len(stop.encode()) for stop in s.request.stop) - 1 :])
         return any(stop in tail for stop in s.request.stop)
+
+
+def entropy(logp: Tensor, k: int) -> Tensor:
+    """[B] entropy in nats of log-probabilities [B, V]: of all tokens where k is 0, else of the k most likely ones, renormalised."""
+    if k:
+        logp = torch.log_softmax(logp.topk(min(k, logp.shape[1]), dim=-1).values, dim=-1)
+    return -(logp.exp() * logp).nansum(-1)
 
 
 def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tensor:

@@ -1,22 +1,34 @@
-"""The one episode loop: generate, ask the engine, go on. It serves every engine, and it is the only writer of rollouts."""
+"""The one episode loop: generate, ask the engine, go on. It serves every engine, and it is the only writer of rollouts.
+
+What follows a generation:
+
+    it ends with                 while the engine may still answer             after its last turn
+    a well-formed search         the engine is asked, which uses up a turn:    may_decline: not looked at, the policy goes on by itself;
+                                 documents, or the policy writes them itself   else OUT_OF_TURNS, and nobody is asked
+    an answer                    ANSWERED                                      ANSWERED
+    the end token, no answer     the retry message, if the engine has one      ENDED
+                                 (`count_invalid`: this too uses up a turn);
+                                 else ENDED
+    a tag that is no action      the policy goes on; ENDED where it does       the same
+                                 nothing else
+    no room                      TRUNCATED                                     TRUNCATED
+
+Every search that the engine is asked about uses up a turn, also where it declines. The prompt is never cut.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 
-from ssrl.rollout.label import label, policy_view
+from ssrl.rollout.episode import Episode, Task
 from ssrl.rollout.render import Renderer
-from ssrl.rollout.tokens import TokenText, text_of
-from ssrl.text.tags import has_answer, neutralise, parse, pending_search
+from ssrl.rollout.tokens import TokenText
+from ssrl.text.outside import harmless
 from ssrl.types import (
-    Block,
     Completion,
     Engine,
     Finish,
-    Question,
     Request,
     Rollout,
     Sampler,
@@ -24,11 +36,13 @@ from ssrl.types import (
     Search,
     SearchCall,
     SearchResult,
-    Segment,
     Source,
     Status,
     seed_for,
 )
+
+_CHARS_PER_TOKEN = 16  # of text from outside that are looked at; a token of ordinary text has 2 to 5
+_IDLE = 64  # stops at tags that were no action, after which a rollout is over: each costs a generation of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,42 +55,6 @@ class Limits:
     information: int  # documents of one answered search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One rollout to make."""
-
-    question: Question
-    group: str
-    sample: int
-    prompt_ids: tuple[int, ...]
-    seed_parts: tuple[object, ...]  # names every random choice of this rollout, see `seed_for`
-
-
-@dataclass(slots=True)
-class _Episode:
-    """A rollout while it is being written."""
-
-    task: Task
-    ids: list[int] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    turns: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-    results: dict[int, SearchResult | None] = field(default_factory=dict)  # by the search's place among all that were written
-    turn: int = 0
-    thinking: bool = False  # the prompt has opened a thinking block of the model's own
-    answered: int = 0
-    status: Status | None = None
-
-    def append(self, ids: Sequence[int], source: Source, logprobs: Sequence[float] | None = None, entropies: Sequence[float] | None = None) -> None:
-        missing = [math.nan] * len(ids)
-        self.ids += ids
-        self.sources += [source] * len(ids)
-        self.turns += [self.turn] * len(ids)
-        self.logprobs += missing if logprobs is None else logprobs
-        self.entropies += missing if entropies is None else entropies
-
-
 class EpisodeLoop:
     """Makes rollouts of a policy with an engine. Hands out no tensors and keeps no state between calls."""
 
@@ -86,11 +64,12 @@ class EpisodeLoop:
         self.sampler, self.engine, self.renderer, self.limits = sampler, engine, renderer, limits
         self.stop_at_answer, self.mask = stop_at_answer, mask
         self.token_text = TokenText(renderer.tokenizer)
+        self._must_answer = engine.answers and not engine.may_decline
 
     def run(self, tasks: Sequence[Task], sampling: Sampling, *, run_seed: int, step: int = 0) -> list[Rollout]:
         """One rollout a task, in order."""
         prefill = self.renderer.prefill_ids()
-        episodes = [_Episode(task=task, thinking=self.renderer.opens_thinking(task.question)) for task in tasks]
+        episodes = [Episode(task=t, token_text=self.token_text, thinking=self.renderer.opens_thinking(t.question)) for t in tasks]
         for episode in episodes:
             episode.append(prefill, Source.TEMPLATE)
         while active := [e for e in episodes if self._has_room(e)]:
@@ -100,114 +79,83 @@ class EpisodeLoop:
             self._search([e for e in active if e.status is None], run_seed, step)
             for episode in active:
                 episode.turn += 1
-        return [self._finish(episode) for episode in episodes]
+        return [episode.finished(self.mask) for episode in episodes]
 
-    def _budget(self, e: _Episode) -> int:
-        room = min(self.limits.response, self.limits.context - len(e.task.prompt_ids)) - len(e.ids)
-        return min(room, self.limits.turn or room)
+    def _room(self, e: Episode) -> int:
+        return min(self.limits.response, self.limits.context - len(e.task.prompt_ids)) - len(e.ids)
 
-    def _has_room(self, e: _Episode) -> bool:
-        if e.status is None and self._budget(e) < 1:
+    def _has_room(self, e: Episode) -> bool:
+        if e.status is None and self._room(e) < 1:
             e.status = Status.TRUNCATED
         return e.status is None
 
-    def _may_search(self, e: _Episode) -> bool:
-        return self.engine.answers and e.answered < self.engine.max_turns
+    def _may_search(self, e: Episode) -> bool:
+        return self.engine.answers and e.used < self.engine.max_turns
 
-    def _request(self, e: _Episode, sampling: Sampling, run_seed: int) -> Request:
-        stop = ("</search>",) if self._may_search(e) else ()
+    def _request(self, e: Episode, sampling: Sampling, run_seed: int) -> Request:
+        stop = ("</search>",) if self._may_search(e) or self._must_answer else ()
         if self.stop_at_answer or self.engine.answers:
             stop += ("</answer>",)
+        room = self._room(e)
         return Request(
-            prompt_ids=e.task.prompt_ids + tuple(e.ids), max_new_tokens=self._budget(e), stop=stop, sampling=sampling,
-            seed=seed_for(run_seed, "sample", *e.task.seed_parts, e.turn), want_entropy=self.engine.wants_entropy)  # fmt: skip
+            prompt_ids=e.task.prompt_ids + tuple(e.ids), max_new_tokens=min(room, self.limits.turn or room), stop=stop, sampling=sampling,
+            seed=seed_for(run_seed, "sample", *e.task.seed_parts, e.turn), entropy=self.engine.entropy if self._may_search(e) else None)  # fmt: skip
 
-    def _take(self, e: _Episode, completion: Completion) -> None:
+    def _take(self, e: Episode, completion: Completion) -> None:
         e.append(completion.ids, Source.POLICY, completion.logprobs, completion.entropies)
-        if completion.finish is Finish.EOS:
-            e.status = Status.ANSWERED if self._answered(e) else Status.ENDED
-        elif completion.finish is Finish.LENGTH:
+        if completion.finish is Finish.LENGTH:
             e.status = Status.TRUNCATED
-        elif self._answered(e):  # a stop at a tag inside think is none
+        elif e.answered():  # a stop at a tag inside think is none
             e.status = Status.ANSWERED
+        elif completion.finish is Finish.EOS:
+            self._invalid(e)
+        elif self._must_answer and not self._may_search(e) and e.searching():
+            e.status = Status.OUT_OF_TURNS
+        elif e.turn - len(e.asked) - e.retries >= _IDLE:
+            e.status = Status.ENDED
 
-    def _answered(self, e: _Episode) -> bool:
-        return has_answer(self._view(e), thinking=e.thinking)
+    def _invalid(self, e: Episode) -> None:
+        """A generation has ended with neither a search nor an answer: let the policy try again where the engine says so."""
+        message = self.engine.retry_message
+        if not message or not self._may_search(e) or e.retries >= self.engine.max_turns:
+            e.status = Status.ENDED
+            return
+        ids = self.renderer.retry_ids(message, e.ids[-1])
+        if len(ids) > self._room(e):
+            e.status = Status.TRUNCATED
+            return
+        e.append(ids, Source.TEMPLATE)
+        e.retries += 1
+        e.used += self.engine.count_invalid
 
-    def _view(self, e: _Episode) -> str:
-        return policy_view(self.token_text.pieces(e.ids), e.sources)
-
-    def _search(self, episodes: Sequence[_Episode], run_seed: int, step: int) -> None:
-        """Ask the engine about every search that has just been written; a tag inside think is no search, and the policy goes on."""
-        asking = [
-            (e, self._call(e, run_seed, step))
-            for e in episodes
-            if self._may_search(e) and pending_search(self._view(e), thinking=e.thinking) is not None
-        ]
+    def _search(self, episodes: Sequence[Episode], run_seed: int, step: int) -> None:
+        """Ask the engine, once for all, about every search that has just been written."""
+        asking = [(e, self._call(e, run_seed, step)) for e in episodes if self._may_search(e) and e.searching()]
         if not asking:
             return
         results = self.engine.search([call for _, call in asking])
         for (e, call), result in zip(asking, results, strict=True):
-            e.results[call.index] = result
-            if result is not None:
-                self._insert(e, result)
+            e.used += 1
+            e.asked[call.index] = Search(query=call.query, result=result, truncated=result is not None and self._insert(e, result))
 
-    def _call(self, e: _Episode, run_seed: int, step: int) -> SearchCall:
-        first, last = self._query_tokens(e)
-        *before, query = _queries(self._view(e), e.thinking)
+    def _call(self, e: Episode, run_seed: int, step: int) -> SearchCall:
+        *before, (query, _) = e.queries()
         task, index = e.task, len(before)
         return SearchCall(
-            query=query, question=task.question, group=task.group, sample=task.sample,
-            index=index, turn=e.turn, step=step, seed=seed_for(run_seed, "search", *task.seed_parts, index),
-            logprobs=tuple(e.logprobs[first:last]),
-            entropies=tuple(e.entropies[first:last]) if self.engine.wants_entropy else None)  # fmt: skip
+            query=query, question=task.question, group=task.group, sample=task.sample, index=index, turn=e.turn, step=step,
+            seed=seed_for(run_seed, "search", *task.seed_parts, index), queries=e.uncertainties(self.engine.entropy is not None))  # fmt: skip
 
-    def _query_tokens(self, e: _Episode) -> tuple[int, int]:
-        """The range of tokens that overlap the text of the last query."""
-        pieces = self.token_text.pieces(e.ids)
-        view = policy_view(pieces, e.sources)
-        begin, end = view.rindex("<search>") + len("<search>"), view.rindex("</search>")
-        ends = list(accumulate(map(len, pieces)))
-        inside = [t for t, piece in enumerate(pieces) if piece and ends[t] > begin and ends[t] - len(piece) < end]
-        return (inside[0], inside[-1] + 1)
-
-    def _insert(self, e: _Episode, result: SearchResult) -> None:
-        """Put the engine's documents behind the search, cut inside their wrapper by the token budget."""
+    def _insert(self, e: Episode, result: SearchResult) -> bool:
+        """Put the documents behind the search, cut inside their wrapper by the budgets; returns whether they were cut."""
         if result.status.failed:
             e.status = Status.FAILED
-            return
+            return False
         before, after = (self.renderer.text_ids(text) for text in self.engine.wrapper)
-        documents = self.renderer.text_ids(neutralise(self.engine.render(result)))[: self.limits.information]
-        e.append((*before, *documents, *after), Source.ENGINE)
-        e.answered += 1
-
-    def _finish(self, e: _Episode) -> Rollout:
-        pieces = self.token_text.pieces(e.ids)
-        blocks, trained = label(pieces, e.sources, self.mask, thinking=e.thinking)
-        written = _queries(policy_view(pieces, e.sources), e.thinking)
-        return Rollout(
-            question=e.task.question, group=e.task.group, sample=e.task.sample, prompt_ids=e.task.prompt_ids, ids=tuple(e.ids),
-            sources=tuple(e.sources), blocks=blocks, turns=tuple(e.turns), logprobs=tuple(e.logprobs), trained=trained,
-            segments=_segments(pieces, e.sources), status=e.status,
-            searches=tuple(Search(query=query, result=e.results.get(i)) for i, query in enumerate(written)))  # fmt: skip
-
-
-def _queries(view: str, thinking: bool) -> list[str]:
-    """All closed searches of a view in order; its length never shrinks while the response grows."""
-    return [_utf8(span.inner).strip() for span in parse(view, thinking=thinking).spans if span.block is Block.SEARCH and span.closed]
-
-
-def _utf8(view: str) -> str:
-    """Text of a one-character-a-byte view."""
-    return view.encode("latin-1").decode("utf-8", errors="replace")
-
-
-def _segments(pieces: Sequence[bytes], sources: Sequence[Source]) -> tuple[Segment, ...]:
-    """Runs of text with one source. A character split over two sources cannot occur: engine and template text are whole characters."""
-    segments: list[Segment] = []
-    start = 0
-    for t in range(1, len(pieces) + 1):
-        if t == len(pieces) or sources[t] is not sources[start]:
-            segments.append(Segment(source=sources[start], text=text_of(pieces[start:t])))
-            start = t
-    return tuple(segments)
+        text = self.engine.render(result)
+        documents = self.renderer.text_ids(harmless(text, max_chars := self.limits.information * _CHARS_PER_TOKEN))
+        room = min(self.limits.information, self._room(e) - len(before) - len(after))
+        if room < 0:
+            e.status = Status.TRUNCATED
+            return True
+        e.append((*before, *documents[:room], *after), Source.ENGINE)
+        return len(documents) > room or len(text) > max_chars

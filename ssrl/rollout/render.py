@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ssrl.errors import UserError
 from ssrl.text.prompts import fill, format_question, opens_think
+from ssrl.text.tags import scan
 from ssrl.types import Question
 
 
@@ -44,6 +45,25 @@ class Renderer:
     def text_ids(self, text: str) -> tuple[int, ...]:
         """Tokens of a text in the middle of a sequence. Special tokens that it spells out are read as plain characters."""
         return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
+
+    def retry_ids(self, message: str, end: int) -> tuple[int, ...]:
+        """Tokens that follow a response which ended with the token `end`, so that the policy tries again.
+
+        With a chat template they are the user's next turn and the opening of the policy's; where those would hold a tag of ours (templates
+        of thinking models), and without a template, they are the message alone, and the policy reads on behind its end token.
+        """
+        turn = self._next_turn(message) if self.chat else ""
+        if not turn or scan(turn):
+            return self.text_ids(message)
+        ids = tuple(self.tokenizer(turn, add_special_tokens=False).input_ids)
+        return ids[1:] if ids[0] == end else ids
+
+    def _next_turn(self, message: str) -> str:
+        """What the chat template puts behind a response when the user answers it with `message`."""
+        mark = "[[response]]"
+        messages = [{"role": "user", "content": "-"}, {"role": "assistant", "content": mark}, {"role": "user", "content": message}]
+        options = {} if self.thinking is None else {"enable_thinking": self.thinking}
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options).rpartition(mark)[2]
 
     def opens_thinking(self, question: Question) -> bool:
         """Whether the prompt ends inside a thinking block of the model's own."""

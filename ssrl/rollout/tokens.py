@@ -33,6 +33,13 @@ class TokenText:
             for i, token in zip(ids, tokens, strict=True)
         ]
 
+    def extend(self, pieces: list[bytes], ids: Sequence[int]) -> None:
+        """Bring the pieces of the first tokens of `ids` up to all of them; only the new ones are read where a token's bytes are its own."""
+        if self._bytes is None:
+            pieces[:] = self._by_growth(ids)
+        else:
+            pieces += self.pieces(ids[len(pieces) :])
+
     def _by_growth(self, ids: Sequence[int]) -> list[bytes]:
         pieces, start, settled = [], 0, ""
         for end in range(1, len(ids) + 1):

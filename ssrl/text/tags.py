@@ -10,6 +10,7 @@ The machine reads left to right without looking ahead, so a block once closed st
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from ssrl.types import Block
@@ -19,7 +20,14 @@ TAGS: dict[Block, tuple[str, str]] = {block: (f"<{name}>", f"</{name}>") for nam
 """The opening and the closing tag of each block."""
 
 _TAG = re.compile(rf"<(/?)({'|'.join(BLOCKS)})>")
-_RESEMBLES = re.compile(rf"<(\s*/?\s*(?:{'|'.join(BLOCKS)})\b[^<>]*)>", re.IGNORECASE)
+# One alternative for white space at each place, so that no text makes the matching slow.
+_RESEMBLES = re.compile(rf"<\s*(?:/\s*)?(?:{'|'.join(BLOCKS)})\b[^<>]*(>?)", re.IGNORECASE)
+# Full-width, small and mathematical forms of ASCII, one character for one.
+_ASCII = {
+    code: form
+    for code in (*range(0xFE50, 0xFE70), *range(0xFF01, 0xFF5F), *range(0x1D400, 0x1D800))
+    if len(form := unicodedata.normalize("NFKC", chr(code))) == 1 and form.isascii()
+}
 # What the token that completes a stop string may carry beyond it: white space, or the `<` of a merged `><`.
 _TOKEN_REST = re.compile(r"\s*<?")
 
@@ -75,8 +83,17 @@ def scan(text: str) -> list[Tag]:
 
 
 def neutralise(text: str) -> str:
-    """Text from outside with the angle brackets of anything that resembles one of our tags made harmless (‹ ›), whatever its case or spacing."""
-    return _RESEMBLES.sub(lambda match: f"‹{match[1]}›", text)
+    """Text from outside with the angle brackets of anything that resembles one of our tags made harmless (‹ ›).
+
+    Case, spacing, attributes, a missing closing bracket and full-width or mathematical letters do not hide a tag. Invisible characters
+    are taken out before (`ssrl.text.outside`).
+    """
+    marked = list(text)
+    for match in _RESEMBLES.finditer(text.translate(_ASCII)):
+        marked[match.start()] = "‹"
+        if match[1]:
+            marked[match.start(1)] = "›"
+    return "".join(marked)
 
 
 def parse(text: str, *, thinking: bool = False) -> Parsed:

@@ -9,4 +9,4 @@ def test_it_declines_every_call_and_says_so_beforehand():
     engine = FullSim()
     assert engine.search([call, call]) == [None, None]
     assert engine.search([]) == []
-    assert not engine.answers and not engine.wants_entropy and engine.max_turns == 0
+    assert not engine.answers and engine.entropy is None and engine.max_turns == 0 and engine.ping() == 0.0

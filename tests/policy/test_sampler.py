@@ -40,8 +40,8 @@ def sampler(model, tiny):
 
 
 def request(prompt, seed=0, n=12, stop=(), **sampling):
-    want = sampling.pop("want_entropy", False)
-    return Request(prompt_ids=tuple(prompt), max_new_tokens=n, seed=seed, sampling=Sampling(**sampling), stop=stop, want_entropy=want)
+    entropy = sampling.pop("entropy", None)
+    return Request(prompt_ids=tuple(prompt), max_new_tokens=n, seed=seed, sampling=Sampling(**sampling), stop=stop, entropy=entropy)
 
 
 def varied(count=9, **options):
@@ -66,12 +66,34 @@ def same(one, other):
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.5])
 def test_log_probabilities_and_entropies_are_those_of_a_plain_forward(model, sampler, temperature):
-    requests = varied(temperature=temperature, want_entropy=True)
+    requests = varied(temperature=temperature, entropy=0)
     for asked, done in zip(requests, sampler.generate(requests), strict=True):
         logp = forward(model, asked.prompt_ids, done.ids, temperature)
         assert done.logprobs == pytest.approx(logp.gather(1, torch.tensor(done.ids)[:, None])[:, 0].tolist(), abs=1e-5)
         assert done.entropies == pytest.approx([-sum(math.exp(x) * x for x in row) for row in logp.tolist()], abs=1e-4)
         assert len(done.ids) == asked.max_new_tokens and done.finish is Finish.LENGTH
+
+
+def slow_entropy(logits, k, temperature):
+    """In float64, from the definition."""
+    top = sorted((x / temperature for x in logits), reverse=True)[: k or None]
+    weights = [math.exp(x - top[0]) for x in top]
+    shares = [w / sum(weights) for w in weights]
+    return -sum(p * math.log(p) for p in shares if p > 0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.6, 1.5])
+def test_each_request_gets_the_kind_of_entropy_that_it_asked_for_at_its_temperature(model, sampler, temperature):
+    kinds = [None, 0, 1, 5, 20, 1000]
+    requests = [request([3, 4, 5], seed=i, n=6, temperature=temperature, top_p=0.9, entropy=kind) for i, kind in enumerate(kinds)]
+    for kind, asked, done in zip(kinds, requests, sampler.generate(requests), strict=True):
+        if kind is None:
+            assert done.entropies is None
+            continue
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([[*asked.prompt_ids, *done.ids]])).logits[0, 2:-1].tolist()
+        assert done.entropies == pytest.approx([slow_entropy(row, kind, temperature or 1.0) for row in logits], abs=1e-4)
+        assert kind != 1 or done.entropies == pytest.approx([0.0] * 6, abs=1e-6)
 
 
 def test_log_probabilities_are_those_before_truncation(model, sampler):

@@ -100,3 +100,20 @@ def test_a_template_that_writes_an_empty_thinking_block_leaves_the_response_to_u
 def test_a_mention_of_the_tag_in_the_prompt_opens_nothing():
     r = Renderer(tokenizer=tiny_tokenizer(), template="Begin with <think> please. {question}", chat=False)
     r.check_thinking(QUESTION)
+
+
+def test_a_retry_is_the_users_next_turn_where_the_template_allows_it():
+    message = "\nTry again.\n"
+    assert renderer(chat=False).tokenizer.decode(renderer(chat=False).retry_ids(message, 0)) == message
+    r = renderer()
+    assert r.tokenizer.decode(r.retry_ids(message, 0)) == f"\n[user]{message}\n[assistant]"
+    ends = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    r = renderer(ends)
+    assert r.tokenizer.decode(r.retry_ids(message, 0)) == f"[user]{message}<|end|>[assistant]"  # the policy has drawn its end token itself
+    assert r.tokenizer.decode(r.retry_ids(message, 7)) == f"<|end|>[user]{message}<|end|>[assistant]"
+
+
+def test_a_retry_never_brings_a_tag():
+    for template, thinking in ((OPENS, True), (QWEN3, False)):
+        r = renderer(template, thinking=thinking)
+        assert r.tokenizer.decode(r.retry_ids("Try again.", 0)) == "Try again."

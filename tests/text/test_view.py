@@ -69,3 +69,10 @@ def test_self_written_information_is_told_from_an_engines():
 def test_information_tags_in_native_thinking_are_not_a_violation():
     run = segments((POLICY, "<think>what is <information>?</think><answer>x</answer>"))
     assert self_written_information(run) and not self_written_information(run, native_thinking=True)
+
+
+def test_a_retry_message_of_the_template_is_no_information_block():
+    run = segments((POLICY, "<think>a</think>hm"), (TEMPLATE, " try again "), (POLICY, "<think>b</think><search>q</search>"), (ENGINE, "x"), (POLICY, "<answer>x</answer>"))
+    text = scoring_text(run)
+    assert text.count("<information>") == 1 and "hm try again <think>" in text and not self_written_information(run)
+    assert ssrl_format(text) == 1.0  # two think blocks and one search, as if the message were text between blocks
