@@ -1,0 +1,1 @@
+"""Where documents come from, and the server that hands them out."""
