@@ -38,17 +38,17 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.bind(address)
         listener.listen(BACKLOG)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise UserError(refusal(host, port, error)) from error
     return listener
 
 
-def refusal(host: str, port: int, error: OSError | OverflowError) -> str:
+def refusal(host: str, port: int, error: OSError) -> str:
     """Why an address cannot be taken, and what to type."""
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+    if error.errno == errno.EADDRINUSE:
         return f"serve.port={port} is taken by another program on {host}: type serve.port={port + 1 if port < 65535 else 8000}, or end that program"
-    if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+    if error.errno == errno.EADDRNOTAVAIL:
         return f"serve.host={host} is not an address of this machine: type serve.host=127.0.0.1, or serve.host=0.0.0.0 for the network"
     if isinstance(error, PermissionError):
         return f"serve.port={port} is not allowed for this user: type serve.port=8000"
