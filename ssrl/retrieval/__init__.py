@@ -1,1 +1,1 @@
-"""Where documents come from, and the server that hands them out."""
+"""Where documents come from: indexes in this process, servers and the web."""
