@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import socket
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -55,9 +54,8 @@ def refusal(host: str, port: int, error: OSError) -> str:
     return f"serve.host={host} serve.port={port} cannot be listened on ({error}): type serve.host=127.0.0.1 serve.port=8000"
 
 
-def serve(app: ASGIApp, listener: socket.socket, timeout_s: float, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until SIGINT or SIGTERM (in the main thread), then raise KeyboardInterrupt or end as the signal's own handler says."""
-    ready()
+def serve(app: ASGIApp, listener: socket.socket, timeout_s: float) -> None:
+    """Serve until SIGINT or SIGTERM (in the main thread); their own handlers, which raise KeyboardInterrupt or end the process, come last."""
     build_server(app, timeout_s).run(sockets=[listener])
 
 
@@ -94,6 +92,11 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self._restart()
         super().on_response_complete()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if not self._working() and not self.transport.get_write_buffer_size():
+            self.transport.close()  # uvicorn would wait for the rest of a request
 
     def _idle(self) -> bool:
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
