@@ -1,0 +1,1 @@
+"""Where documents come from: local indexes over a corpus of passages."""
