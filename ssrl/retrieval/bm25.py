@@ -22,7 +22,7 @@ from bm25s.stopwords import STOPWORDS_EN
 from ssrl.errors import UserError
 from ssrl.retrieval.corpus import Corpus
 from ssrl.retrieval.store import built
-from ssrl.types import SearchResult, SearchStatus
+from ssrl.types import Document, SearchResult, SearchStatus
 
 _UNSPACED = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
@@ -62,7 +62,7 @@ class Bm25:
     def _retrieve(self, query: str, topk: int) -> SearchResult:
         begin = time.perf_counter()
         ids = self._index.get_tokens_ids(stems(query))
-        documents = ()
+        documents: tuple[Document, ...] = ()
         if ids:
             scores = self._index.get_scores_from_ids(ids)
             found = best(scores, topk)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
@@ -102,11 +103,11 @@ def parse(line: bytes) -> Document:
     for name, kinds in (("id", (str, int)), ("contents", str), ("title", str)):
         if not isinstance(row.get(name, "" if name == "title" else None), kinds):
             raise ValueError(f"{name} is {'missing' if name not in row else type(row[name]).__name__}")
-    text, title = _encodable(row["contents"]).strip(), _encodable(row.get("title", "")).strip()
+    text, title = _encodable(row["contents"]), _encodable(row.get("title", "")).strip()
     head, newline, rest = text.partition("\n")
-    if newline and len(head) > 2 and head.startswith('"') and head.rstrip().endswith('"'):
-        title, text = title or head.rstrip()[1:-1].strip(), rest.strip()
-    return Document(id=str(row["id"]), title=title, text=text)
+    if newline and re.fullmatch('".+"', head.strip()):
+        title, text = title or head.strip()[1:-1].strip(), rest
+    return Document(id=str(row["id"]), title=title, text=text.strip())
 
 
 def contents(document: Document) -> str:

@@ -17,7 +17,7 @@ from ssrl.errors import UserError
 from ssrl.retrieval.corpus import Corpus, contents
 from ssrl.retrieval.models import batches, content_of, load, pick_device
 from ssrl.retrieval.store import built
-from ssrl.types import SearchResult, SearchStatus
+from ssrl.types import Document, SearchResult, SearchStatus
 
 _CHUNK = 2048  # passages encoded between two writes; sorted by length inside, so that little is padded
 _CHARACTERS = 50  # a token; what lies beyond is not even tokenised, or one 10 MB line would take minutes
@@ -95,10 +95,13 @@ class Dense:
         self.identity = "dense " + " ".join(f"{name}={value!r}" if "prefix" in name else f"{name}={value}" for name, value in parts.items())
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
-        """The nearest passages by cosine, equal ones in the order of the corpus; EMPTY for a blank query. Latency is that of the batch."""
+        """The nearest passages by cosine, equal ones (to 6 decimals) in the order of the corpus; EMPTY for a blank query.
+
+        The latency is that of the whole batch.
+        """
         begin = time.perf_counter()
         asked = [index for index, query in enumerate(queries) if query.strip()]
-        documents = {}
+        documents: dict[int, tuple[Document, ...]] = {}
         if asked and topk > 0:
             scores, found = self._nearest(self._encoder([self._prefix + queries[index] for index in asked]), min(topk, len(self._corpus)))
             documents = {index: self._ranked(scores[row], found[row]) for row, index in enumerate(asked)}
@@ -119,9 +122,9 @@ class Dense:
         faiss = _faiss()
         return faiss.knn(vectors, self._vectors, topk, faiss.METRIC_INNER_PRODUCT)
 
-    def _ranked(self, scores: np.ndarray, found: np.ndarray) -> tuple:
+    def _ranked(self, scores: np.ndarray, found: np.ndarray) -> tuple[Document, ...]:
         scores, found = scores[found >= 0], found[found >= 0]
-        order = np.lexsort((found, -scores))
+        order = np.lexsort((found, -scores.round(6)))  # the last bits of a vector depend on its batch
         return self._corpus.documents(found[order], scores[order])
 
 

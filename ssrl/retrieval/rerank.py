@@ -34,7 +34,7 @@ class Rerank:
         self.hint = first.hint
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
-        """The best `topk` of the candidates; equal logits keep the first stage's order. Failures and empty results pass through."""
+        """The best `topk` of the candidates; logits that agree to 5 decimals keep the first stage's order. Failures and empty results pass."""
         begin = time.perf_counter()
         results = self._first.retrieve(queries, max(self._candidates, topk))
         first_s = time.perf_counter() - begin
@@ -61,4 +61,4 @@ class Rerank:
 
 
 def _descending(document: Document) -> float:
-    return -document.score if document.score is not None else 0.0
+    return -round(document.score or 0.0, 5)  # the same pair differs in the last bits by its place in a batch
