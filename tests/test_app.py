@@ -173,6 +173,17 @@ def test_a_users_own_folder_joins(tmp_path):
         (["task=eval", "data=nq"], []),
         (["task=eval", "model=tiny", "data=nq"], ["experiment=ssrl"]),
         (["task=eval", "ckpt=runs/a", "model=tiny"], []),
+        (["engine=fullsim"], []),
+        (["engine=fullreal"], ["experiment=quickstart_search"]),
+        (["engine=sim2real,entropy"], ["experiment=quickstart_search"]),
+        (["engine=none"], ["experiment=quickstart_none"]),
+        (["engine=fullreal", "experiment=quickstart"], []),
+        (["engine@eval.engine=fullreal"], []),
+        (["task=eval", "ckpt=runs/a", "engine=fullreal"], []),
+        (["task=serve", "engine=fullreal"], []),
+        (["model=tiny", "engine=fullreal"], ["experiment=search_r1", "data=bundled"]),
+        (["model=tiny", "engine=semireal"], ["experiment=zerosearch", "data=bundled"]),
+        (["model=tiny", "engine=sim2real"], ["experiment=ssrl", "data=bundled"]),
     ],
 )
 def test_the_quickstart_recipe_is_not_inherited_by_what_it_was_not_made_for(words, added):

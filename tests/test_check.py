@@ -55,6 +55,22 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["prompt.system=Be brief", "prompt.chat=false"], ["prompt.chat=true"]),
         (["model.thinking=true", "prompt.chat=false"], ["prompt.chat=true"]),
         (["model.thinking=true", "prompt.prefill=<think>"], ["<think>", "model.thinking=false"]),
+        (["engine.name=same"], ["engine=same", "engine@eval.engine"]),
+        (["retriever.name=same"], ["retriever=same", "retriever@eval.retriever"]),
+        (["engine.name=sim2real", "engine.k=0"], ["engine.k=0", "all", "engine.k=3"]),
+        (["eval.engine.name=sim2real", "eval.engine.k=three"], ["engine.k=three"]),
+        (["engine.name=fullreal", "engine.retry_message=use <search>"], ["use <search>", "in words"]),
+        (["wrapper.before=<info>"], ["wrapper.before", "<information>"]),
+        (["engine.name=fullreal", "retriever.name=http"], ["retriever.urls=["]),
+        (["eval.retriever.name=searxng"], ["retriever.urls=["]),
+        (["simulator.name=openai"], ["simulator.urls=["]),
+        (["engine.name=none"], ["engine=none", "prompt=p", "prompt=r1"]),
+        (["engine.name=fullreal", "prompt.search=false"], ["engine=fullreal", "prompt=p", "prompt=search_r1"]),
+        (["engine.name=fullreal", "engine.max_turns=8"], ["5120", "8 answered searches", "500", "9120", "model.context=8192"]),
+        (["engine.topk=0"], ["engine.topk=0", "at least 1"]),
+        (["eval.engine.window=0"], ["eval.engine.window=0"]),
+        (["simulator.start=1.5"], ["simulator.start=1.5", "between 0 and 1"]),
+        (["calls.max_error_frac=2"], ["calls.max_error_frac=2"]),
         (["train.betas=[0.9]"], ["train.betas=[0.9]"]),
         (["train.betas=[0.9,1.0]"], ["train.betas"]),
         (["logger.names=[wandb,neptune]"], ["neptune", "wandb, tensorboard, csv"]),
@@ -145,3 +161,22 @@ def test_every_number_of_the_configuration_has_a_range():
 
 def test_no_rule_stands_in_both_tables_or_twice():
     assert len({*ERRORS, *NOTES}) == len(ERRORS) + len(NOTES)
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (["retriever.name=dense"], "retriever=dense does nothing with engine=fullsim"),
+        (["engine.name=entropy", "engine.k=1"], "engine.k does nothing with engine=entropy"),
+        (["engine.name=fullreal", "retriever.encoder=my/encoder"], "retriever.encoder does nothing with engine=fullreal and retriever=bm25"),
+        (["simulator.name=openai", "simulator.urls=[http://a/v1]"], "simulator=openai does nothing"),
+    ],
+)
+def test_a_choice_that_does_nothing_with_the_engine_is_remarked_on(words, phrase):
+    assert any(phrase in note for note in check(config(*words)))
+
+
+def test_what_the_engine_uses_is_not_remarked_on():
+    words = ["engine.name=fullreal", "engine.topk=2", "engine.max_turns=2", "retriever.name=dense", "retriever.encoder=my/encoder"]
+    assert not any("nothing with engine" in note for note in check(config(*words)))
+    assert not any("nothing with engine" in note for note in check(config("eval.engine.name=fullreal", "retriever.name=dense")))

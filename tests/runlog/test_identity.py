@@ -87,3 +87,43 @@ def test_a_name_with_a_slash_stays_one_folder(config):
 
 def test_resolved_values_are_plain_and_filled_in(config):
     assert resolved(config)["name"] == "fullsim-grpo-tiny-bundled"
+
+
+@pytest.mark.parametrize(
+    "key, value", [("retriever.name", "dense"), ("simulator.model", "x"), ("wrapper.style", "bullets"), ("engine.k", "1"), ("eval.retriever.name", "http")]
+)
+def test_what_does_nothing_with_the_engine_does_not_change_the_hash(config, key, value):
+    changed = OmegaConf.structured(config)
+    OmegaConf.update(changed, key, value)
+    assert run_hash(changed, by_path) == run_hash(config, by_path)
+
+
+@pytest.mark.parametrize(
+    "engine, key, value, counts",
+    [
+        ("fullreal", "retriever.corpus", "other.jsonl", True),
+        ("fullreal", "retriever.encoder", "other", False),
+        ("fullreal", "wrapper.style", "bullets", True),
+        ("fullreal", "engine.topk", 1, True),
+        ("fullreal", "simulator.model", "other", False),
+        ("sim2real", "engine.k", "1", True),
+        ("sim2real", "engine.max_turns", 9, False),
+        ("semireal", "simulator.end", 0.75, True),
+        ("semireal", "retriever.corpus", "other.jsonl", False),
+    ],
+)
+def test_what_an_engine_uses_counts_and_the_rest_does_not(config, engine, key, value, counts):
+    base = OmegaConf.structured(config)
+    base.engine.name = engine
+    changed = base.copy()
+    OmegaConf.update(changed, key, value)
+    assert (run_hash(changed, by_path) != run_hash(base, by_path)) is counts
+
+
+def test_the_engine_of_evaluation_counts_with_what_it_uses(config):
+    base = OmegaConf.structured(config)
+    base.eval.engine.name = "fullreal"
+    assert run_hash(base, by_path) != run_hash(config, by_path)
+    changed = base.copy()
+    changed.retriever.corpus = "other.jsonl"
+    assert run_hash(changed, by_path) != run_hash(base, by_path)

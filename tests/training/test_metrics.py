@@ -1,8 +1,50 @@
-"""Figures of rollouts and of updates."""
+"""Figures of rollouts, of engines and of updates."""
 
-from ssrl.training.metrics import means
+import pytest
+
+from ssrl.training.metrics import engine_metrics, means, percentile
+from ssrl.types import Block, Question, Rollout, Search, SearchResult, SearchStatus, Source, Status
 
 
 def test_a_mean_is_over_the_updates_that_have_the_metric():
     assert means([{"loss": 1.0, "norm": 4.0}, {"loss": 3.0, "entropy": 5.0}]) == {"loss": 2.0, "norm": 4.0, "entropy": 5.0}
     assert means([{}, {}]) == {}
+
+
+def rollout(*searches):
+    return Rollout(
+        question=Question(id="q", text="Why?", answers=("so",)), group="g", sample=0, prompt_ids=(1,), ids=(2,), sources=(Source.POLICY,),
+        blocks=(Block.OUTSIDE,), turns=(0,), logprobs=(0.0,), trained=(True,), segments=(), status=Status.ENDED, searches=searches)  # fmt: skip
+
+
+def asked(status=SearchStatus.OK, latency_s=1.0, cached=False, truncated=False):
+    return Search(query="x", result=SearchResult(status=status, latency_s=latency_s, cached=cached), truncated=truncated)
+
+
+def test_engine_metrics_count_calls_and_what_became_of_them():
+    declined = Search(query="x")
+    rollouts = [
+        rollout(asked(latency_s=4.0), asked(latency_s=1.0, truncated=True), declined),
+        rollout(asked(SearchStatus.TIMEOUT, latency_s=9.0), asked(SearchStatus.EMPTY, latency_s=0.1, cached=True)),
+        rollout(declined, asked(latency_s=2.0)),
+        rollout(),
+    ]
+    assert engine_metrics(rollouts, "engine") == {
+        "engine/calls": 5.0,
+        "engine/cached": 1.0,
+        "engine/error_frac": pytest.approx(1 / 5),
+        "engine/truncated_frac": pytest.approx(1 / 5),
+        "engine/real_searches": pytest.approx(4 / 4),
+        "engine/saved_frac": pytest.approx(2 / 7),
+        "engine/latency_p50": 2.0,  # of 1, 2, 4, 9
+        "engine/latency_p95": 9.0,
+    }
+
+
+def test_an_engine_that_was_never_asked_has_no_metrics():
+    assert engine_metrics([rollout(Search(query="x")), rollout()], "engine") == {}
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 2), (0.51, 3), (0.75, 3), (0.95, 4), (1.0, 4)])
+def test_the_percentile_is_the_smallest_value_that_the_share_does_not_exceed(share, value):
+    assert percentile([1, 2, 3, 4], share) == value

@@ -17,6 +17,7 @@ def test_failed_rollouts_are_left_out_and_so_is_a_group_that_they_leave_alone():
     batch = [rollout("a", 0), rollout("a", 1, failed), rollout("a", 2), rollout("b", 0, failed), rollout("b", 1), rollout("c", 0, failed)]
     assert [(r.group, r.sample) for r in trainable(batch)] == [("a", 0), ("a", 2)]
     assert trainable([]) == []
+    assert trainable(batch, failed=True) == batch[:5]
 
 
 def test_mini_batches_are_whole_groups_and_each_rollout_is_in_one():

@@ -1,0 +1,42 @@
+"""Built indexes on disk: each in a folder named after everything it depends on, built once, whole or not there at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from filelock import FileLock
+
+
+def default_folder() -> Path:
+    """Where indexes are kept unless told otherwise: `indexes` in `SSRL_CACHE`, else in the user's cache folder."""
+    base = os.environ.get("SSRL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssrl"
+    return Path(base) / "indexes"
+
+
+def built(root: Path | None, kind: str, key: Mapping[str, object], build: Callable[[Path], None]) -> Path:
+    """The folder of the index of this kind and key under `root` (None: the default folder); `build(folder)` fills it where it is missing.
+
+    The key holds all that the content depends on: corpus, settings, library versions. One process builds while others wait. The folder
+    gets its name by a rename at the end, so a build that was killed leaves nothing that could be opened, and the next one clears it away.
+    `key.json` in it says in words what the name stands for.
+    """
+    root = default_folder() if root is None else root
+    text = json.dumps(dict(key), sort_keys=True, indent=1)
+    target = root / f"{kind}-{sha256(text.encode()).hexdigest()[:16]}"
+    if target.is_dir():
+        return target
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{target}.lock"):
+        if not target.is_dir():
+            part = root / f".{target.name}.part"
+            shutil.rmtree(part, ignore_errors=True)  # of a build that was killed
+            part.mkdir()
+            build(part)
+            (part / "key.json").write_text(text + "\n", encoding="utf-8")
+            os.replace(part, target)
+    return target
