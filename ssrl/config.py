@@ -358,7 +358,7 @@ class RolloutConfig:
     max_prompt_tokens: int = 1024
     """Longest prompt; longer ones are left out and counted when the data are loaded."""
     max_response_tokens: int = 4096
-    """Token budget of a whole response, engine text included."""
+    """Tokens that the policy may write in a whole response, over all its turns; documents are bounded by max_information_tokens a search."""
     max_turn_tokens: int | None = None
     """Token budget of one generation; null: the response budget alone."""
     max_information_tokens: int = 500

@@ -36,5 +36,8 @@ class Answering:
         self._wrapper = wrapper
         self.wrapper = (wrapper.before, wrapper.after)
 
+    def figures(self, step: int) -> dict[str, float]:
+        return {}
+
     def render(self, result: SearchResult) -> str:
         return self._wrapper.render(result.documents)

@@ -26,5 +26,8 @@ class FullSim:
     def render(self, result: SearchResult) -> str:
         raise RuntimeError(f"the engine {self.name} returns no documents to render")
 
+    def figures(self, step: int) -> dict[str, float]:
+        return {}
+
     def ping(self) -> float:
         return 0.0

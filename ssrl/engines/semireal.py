@@ -60,6 +60,9 @@ class SemiReal(Answering):
         documents = tuple(Document(text=text) for text in split_reply(reply.text[:MAX_CHARS], self.topk))
         return SearchResult(status=status_of(documents), documents=documents, latency_s=reply.latency_s, cached=reply.cached)
 
+    def figures(self, step: int) -> dict[str, float]:
+        return {"engine/noise": self.noise(step)}
+
     def ping(self) -> float:
         start = time.perf_counter()
         (reply,) = self.chat.reply([ChatRequest(text="Say yes.", seed=0)])

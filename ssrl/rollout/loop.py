@@ -50,7 +50,7 @@ class Limits:
     """Token budgets."""
 
     context: int  # prompt and response together
-    response: int  # whole response, engine text included
+    response: int  # what the policy writes over all turns, prefilled text included
     turn: int | None  # one generation
     information: int  # documents of one answered search
 
@@ -82,10 +82,15 @@ class EpisodeLoop:
         return [episode.finished(self.mask) for episode in episodes]
 
     def _room(self, e: Episode) -> int:
-        return min(self.limits.response, self.limits.context - len(e.task.prompt_ids)) - len(e.ids)
+        """Tokens that still fit the context."""
+        return self.limits.context - len(e.task.prompt_ids) - len(e.ids)
+
+    def _own_room(self, e: Episode) -> int:
+        """Tokens that the policy may still write, in this and all further turns."""
+        return min(self._room(e), self.limits.response - sum(source is not Source.ENGINE for source in e.sources))
 
     def _has_room(self, e: Episode) -> bool:
-        if e.status is None and self._room(e) < 1:
+        if e.status is None and self._own_room(e) < 1:
             e.status = Status.TRUNCATED
         return e.status is None
 
@@ -96,7 +101,7 @@ class EpisodeLoop:
         stop = ("</search>",) if self._may_search(e) or self._must_answer else ()
         if self.stop_at_answer or self.engine.answers:
             stop += ("</answer>",)
-        room = self._room(e)
+        room = self._own_room(e)
         return Request(
             prompt_ids=e.task.prompt_ids + tuple(e.ids), max_new_tokens=min(room, self.limits.turn or room), stop=stop, sampling=sampling,
             seed=seed_for(run_seed, "sample", *e.task.seed_parts, e.turn), entropy=self.engine.entropy if self._may_search(e) else None)  # fmt: skip
@@ -121,7 +126,7 @@ class EpisodeLoop:
             e.status = Status.ENDED
             return
         ids = self.renderer.retry_ids(message, e.ids[-1])
-        if len(ids) > self._room(e):
+        if len(ids) > self._own_room(e):
             e.status = Status.TRUNCATED
             return
         e.append(ids, Source.TEMPLATE)

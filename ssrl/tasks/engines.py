@@ -10,6 +10,8 @@ from ssrl.calls.caller import Caller, Limits
 from ssrl.calls.health import Health
 from ssrl.calls.openai import OpenAIChat
 from ssrl.config import INDEXED, CallsConfig, Config, RetrieverConfig, SimulatorConfig, WrapperConfig
+from ssrl.data.fingerprint import fingerprint
+from ssrl.data.sources import bundled_file
 from ssrl.engines.curriculum import Noise
 from ssrl.engines.documents import Wrapper
 from ssrl.engines.entropy import EntropyGuided
@@ -17,8 +19,6 @@ from ssrl.engines.fullsim import FullSim
 from ssrl.engines.none import NoEngine
 from ssrl.engines.real import FullReal, Sim2Real
 from ssrl.engines.semireal import SemiReal
-from ssrl.policy.chat import LocalChat
-from ssrl.policy.hardware import sampler_dtype
 from ssrl.retrieval.bm25 import Bm25
 from ssrl.retrieval.cached import CachedRetriever
 from ssrl.retrieval.corpus import open_corpus
@@ -86,7 +86,7 @@ def build_retriever(r: RetrieverConfig, calls: CallsConfig, share: int = 1) -> R
 
 
 def _indexed(r: RetrieverConfig) -> Retriever:
-    corpus = open_corpus(r.corpus, r.index)
+    corpus = open_corpus(bundled_file(r.corpus) or r.corpus, fingerprint(r.corpus), r.index)
     found: Retriever
     if r.name == "bm25":
         found = Bm25(corpus, r.index)
@@ -101,6 +101,9 @@ def build_chat(s: SimulatorConfig, calls: CallsConfig, share: int = 1, device: s
     if s.name == "openai":
         cache = Cache(calls.cache, calls.cache_days) if calls.cache and s.cache else None
         return OpenAIChat(s.urls, s.model, s.temperature, s.max_tokens, Caller(limits(calls, share)), cache=cache)
+    from ssrl.policy.chat import LocalChat  # torch comes with it, which a server of BM25 does not need
+    from ssrl.policy.hardware import sampler_dtype
+
     return LocalChat(s.model, temperature=s.temperature, max_tokens=s.max_tokens, device=device, dtype=sampler_dtype("auto", device))
 
 

@@ -19,7 +19,7 @@ def main(config: Config, overrides: list[str]) -> None:
     """Serve `retriever` until Ctrl-C or SIGTERM, which are its normal end."""
     c = config.serve
     with bind(c.host, c.port) as listener:  # before the index is built, which may take long: a port that is taken is said at once
-        from ssrl.tasks.build import build_retriever
+        from ssrl.tasks.engines import build_retriever
 
         retriever = build_retriever(config.retriever, config.calls)
         app = make_app(retriever, max_queries=c.max_queries, max_body_kb=c.max_body_kb, max_topk=c.max_topk)
