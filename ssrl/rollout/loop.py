@@ -13,7 +13,8 @@ What follows a generation:
                                  nothing else
     no room                      TRUNCATED                                     TRUNCATED
 
-Every search that the engine is asked about uses up a turn, also where it declines. The prompt is never cut.
+Every search that the engine is asked about uses up a turn, also where it declines. A block that the policy left open stays open behind a
+retry message. The prompt is never cut.
 """
 
 from __future__ import annotations
