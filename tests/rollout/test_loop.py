@@ -322,18 +322,23 @@ def test_an_answer_that_fills_the_budget_is_cut_and_one_that_stops_there_is_not(
 
 
 @pytest.mark.parametrize("spare", range(-3, 24))
-@pytest.mark.parametrize("budget", ["context", "response"])
-def test_documents_that_do_not_fit_are_cut_inside_their_wrapper_or_left_out_with_it(play, budget, spare):
+def test_documents_that_do_not_fit_the_context_are_cut_inside_their_wrapper_or_left_out_with_it(play, spare):
     document, prompt, searched = "Paris is in France.", "Q: x?\n", "<search>a</search>"
     room = len(searched + BEFORE + AFTER) + spare
-    limits = {"context": Limits(context=len(prompt) + room, response=4096, turn=None, information=500),
-              "response": Limits(context=4096, response=room, turn=None, information=500)}[budget]  # fmt: skip
+    limits = Limits(context=len(prompt) + room, response=4096, turn=None, information=500)
     (rollout,), sampler = play({"x": [searched, "go on and on"]}, Library(document), limits=limits)
     assert rollout.status is Status.TRUNCATED
     assert rollout.text.startswith(searched + (BEFORE + document[:spare] + AFTER if spare >= 0 else ""))
     assert len(rollout.ids) == (room if spare >= 0 else len(searched))
     assert rollout.searches[0].truncated is (spare < len(document))
     assert len(sampler.requests) == 1 + (spare > len(document))  # with no room left nobody is asked to go on
+
+
+def test_documents_do_not_use_up_what_the_policy_may_write(play):
+    limits = Limits(context=4096, response=len("<search>a</search>") + 7, turn=None, information=500)
+    (rollout,), sampler = play({"x": ["<search>a</search>", "go on and on"]}, Library("Paris is in France."), limits=limits)
+    assert rollout.status is Status.TRUNCATED and rollout.text.endswith("Paris is in France." + AFTER + "go on a")
+    assert sampler.requests[-1][0].max_new_tokens == 7
 
 
 @pytest.mark.parametrize("prefill", ["", "<think>"])
