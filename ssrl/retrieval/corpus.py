@@ -64,7 +64,7 @@ def open_corpus(path: str | Path, content: str, index: str | Path | None = None)
     file = Path(path).expanduser()
     if not file.is_file():
         raise UserError(f"corpus {path} {'is a folder' if file.is_dir() else 'does not exist'}: name a .jsonl file with retriever.corpus=…")
-    folder = built(Path(index).expanduser() if index else None, "passages", {"corpus": content, "format": 1}, lambda folder: _scan(file, folder))
+    folder = built(index, "passages", {"corpus": content, "format": 1}, lambda folder: _scan(file, folder))
     counts = json.loads((folder / "counts.json").read_text())
     return Corpus(file, content, np.load(folder / "spans.npy", mmap_mode="r"), counts["empty"], counts["duplicates"])
 

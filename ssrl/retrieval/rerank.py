@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Lock
 
 from ssrl.errors import UserError
 from ssrl.retrieval.corpus import contents
@@ -32,6 +33,7 @@ class Rerank:
         content = content_of(self.model, self.tokenizer)
         self.identity = f"rerank candidates={candidates} model={content} max_tokens={self._max_tokens} of {first.identity}"
         self.hint = first.hint
+        self._lock = Lock()
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
         """The best `topk` of the candidates; logits that agree to 5 decimals keep the first stage's order. Failures and empty results pass."""
@@ -53,8 +55,10 @@ class Rerank:
 
         logits: list[float] = []
         for some in batches(pairs, self._batch):
+            queries = [query for query, _ in some]
             texts = [contents(document)[: _CHARACTERS * self._max_tokens] for _, document in some]
-            inputs = self.tokenizer([query for query, _ in some], texts, padding=True, truncation="longest_first", max_length=self._max_tokens, return_tensors="pt")
+            with self._lock:  # padding and truncation are state of the tokenizer, so two threads must not use it at once
+                inputs = self.tokenizer(queries, texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")
             with torch.inference_mode():
                 logits += self.model(**inputs.to(self.device)).logits[:, 0].tolist()
         return logits

@@ -65,7 +65,7 @@ def test_two_hop_questions_are_answered_by_two_searches(bundled, index):
         between = {country for country in countries for document in first.documents if holds(document.text, country)}
         seconds = retriever.retrieve([asks[wanted].format(country) for country in sorted(between & set(row["entities"] + [bridge(row)]))], 3)
         solved += any(bears_gold(result.documents, row["golden_answers"]) for result in seconds)
-    assert solved / len(TWO_HOP) >= 0.9
+    assert solved / len(TWO_HOP) >= 0.9, solved / len(TWO_HOP)
 
 
 def bridge(row):
