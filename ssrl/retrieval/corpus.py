@@ -43,7 +43,9 @@ class Corpus:
         try:
             return parse(self._bytes[start:end])
         except ValueError as error:
-            raise UserError(f"{self.path} has changed since its passages were counted ({error}): delete the retriever.index folder") from error
+            raise UserError(
+                f"{self.path} has changed since its passages were counted ({error}): delete the retriever.index folder"
+            ) from error
 
     def __iter__(self) -> Iterator[Document]:
         return map(self.__getitem__, range(len(self)))
@@ -79,7 +81,9 @@ def _scan(file: Path, folder: Path) -> None:
             try:
                 document = parse(line)
             except ValueError as error:
-                raise UserError(f"{file} line {number} is no passage: {error}; expected {{id, title, contents}} or {{id, contents}}") from error
+                raise UserError(
+                    f"{file} line {number} is no passage: {error}; expected {{id, title, contents}} or {{id, contents}}"
+                ) from error
             if document.text:
                 spans.extend((start, position))
                 ids.append(hash(document.id))

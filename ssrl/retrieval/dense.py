@@ -28,12 +28,16 @@ _LINKS, _BUILD, _SEARCH = 64, 128, 256  # HNSW: edges of a node (the published H
 class Encoder:
     """Texts to unit vectors in float32. Pooling `mean` (over the tokens that are no padding) or `cls` (the first token's vector)."""
 
-    def __init__(self, name: str = "package:minilm", pooling: str = "mean", max_tokens: int = 256, device: str = "auto", batch: int = 64) -> None:
+    def __init__(
+        self, name: str = "package:minilm", pooling: str = "mean", max_tokens: int = 256, device: str = "auto", batch: int = 64
+    ) -> None:
         self.device = pick_device(device)
         self.model, self.tokenizer = load("AutoModel", name, "retriever.encoder", self.device)
         limit = getattr(self.model.config, "max_position_embeddings", max_tokens)
         if max_tokens > limit:
-            raise UserError(f"retriever.max_tokens={max_tokens} is more than the {limit} tokens that {name} reads: type retriever.max_tokens={limit}")
+            raise UserError(
+                f"retriever.max_tokens={max_tokens} is more than the {limit} tokens that {name} reads: type retriever.max_tokens={limit}"
+            )
         self.pooling, self.max_tokens, self.batch = pooling, max_tokens, batch
         self.content = content_of(self.model, self.tokenizer)
         self._lock = Lock()

@@ -18,7 +18,9 @@ _CHARACTERS = 50  # a token; what lies beyond is not even tokenised
 class Rerank:
     """A retriever that asks another one for more candidates than it returns. A document's score becomes the cross-encoder's logit."""
 
-    def __init__(self, first: Retriever, model: str, candidates: int = 10, max_tokens: int = 512, device: str = "auto", batch: int = 32) -> None:
+    def __init__(
+        self, first: Retriever, model: str, candidates: int = 10, max_tokens: int = 512, device: str = "auto", batch: int = 32
+    ) -> None:
         """model: a folder or hub id of a cross-encoder with one output, such as cross-encoder/ms-marco-MiniLM-L12-v2.
 
         Raises:
@@ -27,7 +29,9 @@ class Rerank:
         self.device = pick_device(device)
         self.model, self.tokenizer = load("AutoModelForSequenceClassification", model, "retriever.rerank", self.device)
         if self.model.config.num_labels != 1:
-            raise UserError(f"retriever.rerank={model} has {self.model.config.num_labels} outputs: name a cross-encoder with one, the relevance")
+            raise UserError(
+                f"retriever.rerank={model} has {self.model.config.num_labels} outputs: name a cross-encoder with one, the relevance"
+            )
         self._first, self._candidates, self._batch = first, candidates, batch
         self._max_tokens = min(max_tokens, getattr(self.model.config, "max_position_embeddings", max_tokens))
         content = content_of(self.model, self.tokenizer)

