@@ -53,7 +53,7 @@ def article(name: str) -> str:
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:
-    """For "a", "a and b", "a, b and c"."""
+    """As English lists them: "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
