@@ -35,7 +35,9 @@ TOPK = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="bundled:passages")
-    parser.add_argument("--questions", nargs="+", type=Path, default=[BUNDLED / f"{split}.jsonl" for split in ("train", "validation", "test")])
+    parser.add_argument(
+        "--questions", nargs="+", type=Path, default=[BUNDLED / f"{split}.jsonl" for split in ("train", "validation", "test")]
+    )
     parser.add_argument("--retrievers", nargs="+", default=["bm25", "dense", "hnsw"], choices=["bm25", "dense", "hnsw"])
     parser.add_argument("--encoder", default="package:minilm")
     parser.add_argument("--query-prefix", default="")

@@ -48,9 +48,9 @@ class Bm25:
 
     def __init__(self, corpus: Corpus, index: str | Path | None = None, k1: float = 0.9, b: float = 0.4) -> None:
         """k1 and b: the values of the published BM25 baselines (Anserini and Pyserini). index: as in `open_corpus`."""
-        settings = {"k1": k1, "b": b, "words": WORDS, "bm25s": bm25s.__version__}
+        settings = {"k1": k1, "b": b, "words": WORDS, "bm25s": bm25s.__version__, "stemmer": Stemmer.version()}
         key = {"corpus": corpus.content, **settings}
-        folder = built(Path(index).expanduser() if index else None, "bm25", key, lambda folder: _build(corpus, k1, b, folder))
+        folder = built(index, "bm25", key, lambda folder: _build(corpus, k1, b, folder))
         self.identity = f"bm25 k1={k1:g} b={b:g} words={WORDS} corpus={corpus.content}"
         self._corpus = corpus
         self._index = bm25s.BM25.load(folder, mmap=True, show_progress=False)

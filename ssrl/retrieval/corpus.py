@@ -43,7 +43,9 @@ class Corpus:
         try:
             return parse(self._bytes[start:end])
         except ValueError as error:
-            raise UserError(f"{self.path} has changed since its passages were counted ({error}): delete the retriever.index folder") from error
+            raise UserError(
+                f"{self.path} has changed since its passages were counted ({error}): delete the retriever.index folder"
+            ) from error
 
     def __iter__(self) -> Iterator[Document]:
         return map(self.__getitem__, range(len(self)))
@@ -64,7 +66,7 @@ def open_corpus(path: str | Path, content: str, index: str | Path | None = None)
     file = Path(path).expanduser()
     if not file.is_file():
         raise UserError(f"corpus {path} {'is a folder' if file.is_dir() else 'does not exist'}: name a .jsonl file with retriever.corpus=…")
-    folder = built(Path(index).expanduser() if index else None, "passages", {"corpus": content, "format": 1}, lambda folder: _scan(file, folder))
+    folder = built(index, "passages", {"corpus": content, "format": 1}, lambda folder: _scan(file, folder))
     counts = json.loads((folder / "counts.json").read_text())
     return Corpus(file, content, np.load(folder / "spans.npy", mmap_mode="r"), counts["empty"], counts["duplicates"])
 
@@ -79,7 +81,9 @@ def _scan(file: Path, folder: Path) -> None:
             try:
                 document = parse(line)
             except ValueError as error:
-                raise UserError(f"{file} line {number} is no passage: {error}; expected {{id, title, contents}} or {{id, contents}}") from error
+                raise UserError(
+                    f"{file} line {number} is no passage: {error}; expected {{id, title, contents}} or {{id, contents}}"
+                ) from error
             if document.text:
                 spans.extend((start, position))
                 ids.append(hash(document.id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,19 @@ _LINKS, _BUILD, _SEARCH = 64, 128, 256  # HNSW: edges of a node (the published H
 class Encoder:
     """Texts to unit vectors in float32. Pooling `mean` (over the tokens that are no padding) or `cls` (the first token's vector)."""
 
-    def __init__(self, name: str = "package:minilm", pooling: str = "mean", max_tokens: int = 256, device: str = "auto", batch: int = 64) -> None:
+    def __init__(
+        self, name: str = "package:minilm", pooling: str = "mean", max_tokens: int = 256, device: str = "auto", batch: int = 64
+    ) -> None:
         self.device = pick_device(device)
         self.model, self.tokenizer = load("AutoModel", name, "retriever.encoder", self.device)
         limit = getattr(self.model.config, "max_position_embeddings", max_tokens)
         if max_tokens > limit:
-            raise UserError(f"retriever.max_tokens={max_tokens} is more than the {limit} tokens that {name} reads: type retriever.max_tokens={limit}")
+            raise UserError(
+                f"retriever.max_tokens={max_tokens} is more than the {limit} tokens that {name} reads: type retriever.max_tokens={limit}"
+            )
         self.pooling, self.max_tokens, self.batch = pooling, max_tokens, batch
         self.content = content_of(self.model, self.tokenizer)
+        self._lock = Lock()
         self.width: int = self.model.config.hidden_size
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
@@ -48,7 +54,9 @@ class Encoder:
     def _encode(self, texts: list[str]) -> np.ndarray:
         import torch
 
-        inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt").to(self.device)
+        with self._lock:  # padding and truncation are state of the tokenizer, so two threads must not use it at once
+            inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt")
+        inputs = inputs.to(self.device)
         with torch.inference_mode():
             hidden = self.model(**inputs).last_hidden_state  # [B, T, D]
             if self.pooling == "cls":
@@ -75,20 +83,21 @@ class Dense:
     ) -> None:
         """search: `flat` compares the query with every passage, `hnsw` with few of them, found through a graph. index: as in `open_corpus`.
 
+        FAISS builds a graph with several threads, so two builds of one may differ in a few neighbours; flat search has no such freedom.
+
         Raises:
             UserError: FAISS is not installed; it says what to type.
         """
         faiss = _faiss()
-        root = Path(index).expanduser() if index else None
         settings = {"encoder": encoder.content, "pooling": encoder.pooling, "max_tokens": encoder.max_tokens, "prefix": passage_prefix}
         key = {"corpus": corpus.content, **settings, "format": 1}
-        vectors = built(root, "vectors", key, lambda folder: _encode(corpus, encoder, passage_prefix, folder)) / "vectors.npy"
+        vectors = built(index, "vectors", key, lambda folder: _encode(corpus, encoder, passage_prefix, folder)) / "vectors.npy"
         self._corpus, self._encoder, self._prefix = corpus, encoder, query_prefix
         self._vectors = np.load(vectors, mmap_mode="r")  # [N, D]
         self._graph: Any = None
         if search == "hnsw":
             key |= {"links": _LINKS, "build": _BUILD, "faiss": faiss.__version__}
-            folder = built(root, "hnsw", key, lambda folder: _link(faiss, self._vectors, folder))
+            folder = built(index, "hnsw", key, lambda folder: write_graph(faiss, self._vectors, folder))
             self._graph = faiss.read_index(str(folder / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
             self._graph.hnsw.efSearch = _SEARCH
         parts = {"search": search, **settings, "query_prefix": query_prefix, "corpus": corpus.content}
@@ -144,7 +153,8 @@ def _encode(corpus: Corpus, encoder: Encoder, prefix: str, folder: Path) -> None
     vectors.flush()
 
 
-def _link(faiss: Any, vectors: np.ndarray, folder: Path) -> None:
+def write_graph(faiss: Any, vectors: np.ndarray, folder: Path) -> None:
+    """`graph.faiss`: an HNSW graph over unit vectors [N, D], which it holds too."""
     graph = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = _BUILD
     for start in range(0, len(vectors), 1 << 16):

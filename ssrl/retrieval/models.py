@@ -62,7 +62,9 @@ def load(kind: str, name: str, key: str, device: torch.device) -> tuple[Any, Any
         model = getattr(transformers, kind).from_pretrained(place, dtype=torch.float32)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{key}={name} cannot be loaded ({reason}): name a folder with a transformers model, or a hub id that can be reached") from error
+        raise UserError(
+            f"{key}={name} cannot be loaded ({reason}): name a folder with a transformers model, or a hub id that can be reached"
+        ) from error
     return model.to(device).eval(), tokenizer
 
 

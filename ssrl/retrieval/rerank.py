@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Lock
 
 from ssrl.errors import UserError
 from ssrl.retrieval.corpus import contents
@@ -17,7 +18,9 @@ _CHARACTERS = 50  # a token; what lies beyond is not even tokenised
 class Rerank:
     """A retriever that asks another one for more candidates than it returns. A document's score becomes the cross-encoder's logit."""
 
-    def __init__(self, first: Retriever, model: str, candidates: int = 10, max_tokens: int = 512, device: str = "auto", batch: int = 32) -> None:
+    def __init__(
+        self, first: Retriever, model: str, candidates: int = 10, max_tokens: int = 512, device: str = "auto", batch: int = 32
+    ) -> None:
         """model: a folder or hub id of a cross-encoder with one output, such as cross-encoder/ms-marco-MiniLM-L12-v2.
 
         Raises:
@@ -26,12 +29,15 @@ class Rerank:
         self.device = pick_device(device)
         self.model, self.tokenizer = load("AutoModelForSequenceClassification", model, "retriever.rerank", self.device)
         if self.model.config.num_labels != 1:
-            raise UserError(f"retriever.rerank={model} has {self.model.config.num_labels} outputs: name a cross-encoder with one, the relevance")
+            raise UserError(
+                f"retriever.rerank={model} has {self.model.config.num_labels} outputs: name a cross-encoder with one, the relevance"
+            )
         self._first, self._candidates, self._batch = first, candidates, batch
         self._max_tokens = min(max_tokens, getattr(self.model.config, "max_position_embeddings", max_tokens))
         content = content_of(self.model, self.tokenizer)
         self.identity = f"rerank candidates={candidates} model={content} max_tokens={self._max_tokens} of {first.identity}"
         self.hint = first.hint
+        self._lock = Lock()
 
     def retrieve(self, queries: Sequence[str], topk: int) -> list[SearchResult]:
         """The best `topk` of the candidates; logits that agree to 5 decimals keep the first stage's order. Failures and empty results pass."""
@@ -53,8 +59,10 @@ class Rerank:
 
         logits: list[float] = []
         for some in batches(pairs, self._batch):
+            queries = [query for query, _ in some]
             texts = [contents(document)[: _CHARACTERS * self._max_tokens] for _, document in some]
-            inputs = self.tokenizer([query for query, _ in some], texts, padding=True, truncation="longest_first", max_length=self._max_tokens, return_tensors="pt")
+            with self._lock:  # padding and truncation are state of the tokenizer, so two threads must not use it at once
+                inputs = self.tokenizer(queries, texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")
             with torch.inference_mode():
                 logits += self.model(**inputs.to(self.device)).logits[:, 0].tolist()
         return logits

@@ -18,14 +18,14 @@ def default_folder() -> Path:
     return Path(base) / "indexes"
 
 
-def built(root: Path | None, kind: str, key: Mapping[str, object], build: Callable[[Path], None]) -> Path:
-    """The folder of the index of this kind and key under `root` (None: the default folder); `build(folder)` fills it where it is missing.
+def built(index: str | Path | None, kind: str, key: Mapping[str, object], build: Callable[[Path], None]) -> Path:
+    """The folder of this kind and key in the folder `index` (None: the default one); `build(folder)` fills it where it is missing.
 
     The key holds all that the content depends on: corpus, settings, library versions. One process builds while others wait. The folder
     gets its name by a rename at the end, so a build that was killed leaves nothing that could be opened, and the next one clears it away.
     `key.json` in it says in words what the name stands for.
     """
-    root = default_folder() if root is None else root
+    root = Path(index).expanduser() if index else default_folder()
     text = json.dumps(dict(key), sort_keys=True, indent=1)
     target = root / f"{kind}-{sha256(text.encode()).hexdigest()[:16]}"
     if target.is_dir():

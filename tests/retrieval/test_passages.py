@@ -12,7 +12,11 @@ from ssrl.retrieval.bm25 import Bm25
 
 PASSAGES = [json.loads(line) for line in (BUNDLED / "passages.jsonl").read_text(encoding="utf-8").splitlines()]
 TEXTS = [f"{row['title']}\n{row['contents']}" for row in PASSAGES]
-QUESTIONS = [json.loads(line) for split in ("train", "validation", "test") for line in (BUNDLED / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()]
+QUESTIONS = [
+    json.loads(line)
+    for split in ("train", "validation", "test")
+    for line in (BUNDLED / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()
+]
 TWO_HOP = [row for row in QUESTIONS if row["family"] == "two_hop"]
 
 
@@ -25,7 +29,9 @@ def bears_gold(documents, answers):
 
 
 def test_the_file_is_what_make_passages_writes():
-    assert (BUNDLED / "passages.jsonl").read_text(encoding="utf-8") == make_passages.build(), "run python -m ssrl.data.bundled.make_passages"
+    assert (BUNDLED / "passages.jsonl").read_text(encoding="utf-8") == make_passages.build(), (
+        "run python -m ssrl.data.bundled.make_passages"
+    )
 
 
 def test_passages_are_short_and_their_ids_and_titles_with_text_unique():
@@ -58,14 +64,21 @@ def test_two_hop_questions_are_answered_by_two_searches(bundled, index):
     """The first, of the question, finds a passage with the entity between; the second asks of that entity."""
     retriever, solved = Bm25(bundled, index), 0
     countries = {country[0] for country, *_ in make.table("countries")}
-    asks = {"continent": "On which continent is {}?", "currency": "currency of {}", "language": "main language of {}", "capital": "capital of {}"}
+    asks = {
+        "continent": "On which continent is {}?",
+        "currency": "currency of {}",
+        "language": "main language of {}",
+        "capital": "capital of {}",
+    }
     for row in TWO_HOP:
         wanted = next(word for word in asks if re.match(rf"(On which|What is the)( main)? {word}", row["question"]))
         (first,) = retriever.retrieve([row["question"]], 3)
         between = {country for country in countries for document in first.documents if holds(document.text, country)}
-        seconds = retriever.retrieve([asks[wanted].format(country) for country in sorted(between & set(row["entities"] + [bridge(row)]))], 3)
+        seconds = retriever.retrieve(
+            [asks[wanted].format(country) for country in sorted(between & set(row["entities"] + [bridge(row)]))], 3
+        )
         solved += any(bears_gold(result.documents, row["golden_answers"]) for result in seconds)
-    assert solved / len(TWO_HOP) >= 0.9
+    assert solved == len(TWO_HOP)
 
 
 def bridge(row):
@@ -83,8 +96,14 @@ def test_no_passage_repeats_a_question():
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (statements.about_year("In which year did the Titanic sink?", ["1912"]), {"The Titanic sank in 1912.", "In 1912, the Titanic sank."}),
-        (statements.about_year("In which year did Mount Vesuvius bury Pompeii?", ["79"]), {"In the year 79, Mount Vesuvius buried Pompeii."}),
+        (
+            statements.about_year("In which year did the Titanic sink?", ["1912"]),
+            {"The Titanic sank in 1912.", "In 1912, the Titanic sank."},
+        ),
+        (
+            statements.about_year("In which year did Mount Vesuvius bury Pompeii?", ["79"]),
+            {"In the year 79, Mount Vesuvius buried Pompeii."},
+        ),
         (statements.about_count("How many edges does a cube have?", ["12", "twelve"]), {"A cube has twelve edges."}),
         (statements.about_person("Who painted Guernica?", "Pablo Picasso")[1], {"Pablo Picasso painted Guernica."}),
         (statements.also("Neil Armstrong was the first.", "Neil Armstrong"), {"Neil Armstrong was also the first."}),

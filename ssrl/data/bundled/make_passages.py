@@ -63,7 +63,11 @@ def countries() -> Iterator[Fact]:
             called = f"a person from {country} is called {peoples[country]}."
             yield Fact("country", title, one_of(title, called, f"someone who comes from {country} is called {peoples[country]}."))
         if capital:
-            said = (f"{capital[0]} is the capital of {country}.", f"the capital of {country} is {capital[0]}.", f"{capital[0]} is the capital city of {country}.")
+            said = (
+                f"{capital[0]} is the capital of {country}.",
+                f"the capital of {country} is {capital[0]}.",
+                f"{capital[0]} is the capital city of {country}.",
+            )
             yield Fact("city", capital[0], one_of(capital[0], *said))
         if unique:
             said = (f"the {unique[0]} is the currency of {country}.", f"the {unique[0]} is the money that is used in {country}.")
@@ -72,11 +76,15 @@ def countries() -> Iterator[Fact]:
 
 def places() -> Iterator[Fact]:
     for (city, *_), (country, *_) in table("cities"):
-        yield Fact("city", city, one_of(city, f"{city} is a city in {country}.", f"the city of {city} is in {country}.", f"{city} is one of the cities of {country}."))
+        said = (f"{city} is a city in {country}.", f"the city of {city} is in {country}.", f"{city} is one of the cities of {country}.")
+        yield Fact("city", city, one_of(city, *said))
     for (state, *_), (capital, *_) in table("states"):
         yield Fact("U.S. state", state, f"{state} is a state of the United States.")
         yield Fact("U.S. state", state, one_of(state, f"its capital is {capital}.", f"the state is governed from {capital}, its capital."))
-        said = (f"{capital} is the capital of the state of {state}.", f"{capital} is a city in the United States and the capital of {state}.")
+        said = (
+            f"{capital} is the capital of the state of {state}.",
+            f"{capital} is a city in the United States and the capital of {state}.",
+        )
         yield Fact("city", capital, one_of(capital, *said))
     for (landmark, *_), (place, *_), _ in table("landmarks"):
         name, _, apposition = landmark.partition(", ")
@@ -90,7 +98,11 @@ def places() -> Iterator[Fact]:
 def works() -> Iterator[Fact]:
     books = defaultdict(list)
     for (title, *_), (kind, *_), (author, *_) in table("books"):
-        said = (f"{title} is {article(kind)} by {author}.", f"the {kind} {title} was written by {author}.", f"{author} wrote the {kind} {title}.")
+        said = (
+            f"{title} is {article(kind)} by {author}.",
+            f"the {kind} {title} was written by {author}.",
+            f"{author} wrote the {kind} {title}.",
+        )
         yield Fact(kind, title, one_of(title, *said))
         books[author].append(title)
     for author, titles in books.items():

@@ -53,12 +53,12 @@ def article(name: str) -> str:
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:
-    """"a", "a and b", "a, b and c"."""
+    """As English lists them: "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 def about_year(question: str, answers: Sequence[str]) -> str:
-    """"In which year did the Titanic sink?", "1912" -> "The Titanic sank in 1912." or "In 1912, the Titanic sank."."""
+    """For "In which year did the Titanic sink?", "1912" -> "The Titanic sank in 1912." or "In 1912, the Titanic sank."."""
     year = f"the year {answers[0]}" if len(answers[0]) < 4 else answers[0]
     if match := re.fullmatch(rf"In which year did (.+?) (first )?({'|'.join(PAST)})\b(.*)\?", question):
         subject, first, verb, rest = match.groups()
@@ -74,7 +74,7 @@ def about_year(question: str, answers: Sequence[str]) -> str:
 
 
 def about_count(question: str, answers: Sequence[str]) -> str:
-    """"How many sides does a hexagon have?", "6", "six" -> "A hexagon has six sides."."""
+    """For "How many sides does a hexagon have?", "6", "six" -> "A hexagon has six sides."."""
     number = answers[1] if len(answers) > 1 and answers[1].isalpha() else answers[0]
     if match := re.fullmatch(r"How many (.+?) (does|did) (.+?) have(.*)\?", question):
         things, tense, owner, rest = match.groups()
@@ -94,7 +94,7 @@ def general(question: str, answers: Sequence[str], named: str) -> str:
 
 
 def about_person(question: str, name: str) -> tuple[str, str]:
-    """"Who painted Guernica?" -> ("person", "Pablo Picasso painted Guernica."); "Which Greek god …" -> ("Greek god", "Zeus …")."""
+    """For "Who painted Guernica?" -> ("person", "Pablo Picasso painted Guernica."); "Which Greek god …" -> ("Greek god", "Zeus …")."""
     match = re.fullmatch(r"(?:Who|Which ((?:Greek |Roman )?\w+)) (.+)\?", question)
     if match is None:
         raise ValueError(f"no pattern fits {question}")
@@ -108,7 +108,7 @@ def also(sentence: str, name: str) -> str:
 
 
 def passive(question: str, name: str) -> tuple[str, str, str] | None:
-    """"Who painted Guernica?" -> kind, title and sentence "Guernica was painted by Pablo Picasso."; None where that would not read well."""
+    """For "Who painted Guernica?" -> kind, title and sentence "Guernica was painted by Pablo Picasso."; None where that would not read well."""
     match = re.fullmatch(r"Who (invented|discovered|painted|composed|directed|developed|founded|created) (the film )?([^,\d]+)\?", question)
     if match is None or re.search(" (together|and gave) ", question):
         return None
