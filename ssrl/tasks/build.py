@@ -78,7 +78,12 @@ def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
 def ping(*agents: Agent) -> list[str]:
     """Ask every engine once before anything starts; a sentence about each that something outside answered."""
     engines = {id(agent.loop.engine): agent.loop.engine for agent in agents}.values()
-    return [f"{engine.name}: {', '.join(engine.identity.values())} answered in {1000 * engine.ping():.0f} ms" for engine in engines if engine.answers]
+    return [f"{engine.name}: {_behind(engine)} answered in {1000 * engine.ping():.0f} ms" for engine in engines if engine.answers]
+
+
+def _behind(engine: Engine) -> str:
+    """Who was asked, in a word or two; the manifest has the whole identity."""
+    return (engine.identity.get("retriever") or engine.identity["simulator"]).split()[0]
 
 
 def engine_identity(*agents: Agent) -> dict[str, Any]:
