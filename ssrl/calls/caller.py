@@ -7,10 +7,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
+from ssrl.calls.workers import Workers
 from ssrl.errors import UserError
 from ssrl.types import SearchStatus
 
@@ -66,14 +67,14 @@ class Caller:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="ssrl-call")
+        self._workers = Workers(limits.concurrency)
         self._pace = Pace(limits.rate)
         self._jitter = random.Random()  # its own stream: a retry must not shift anyone's random choices
 
     def run(self, attempts: Sequence[Callable[[float], T]]) -> list[Outcome[T]]:
         """One outcome a call, in order. An attempt is given the seconds that its call has left, must keep to them, and says by
         `CallFailed` that it failed. Any other exception is a defect of the program and is raised."""
-        futures = [self._pool.submit(self._call, attempt) for attempt in attempts]
+        futures = [self._workers.submit(partial(self._call, attempt)) for attempt in attempts]
         try:
             return [future.result() for future in futures]
         except BaseException:

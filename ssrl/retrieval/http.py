@@ -15,6 +15,7 @@ from ssrl.retrieval.results import results_of
 from ssrl.types import Document, SearchResult
 
 _HEALTH_S = 5.0
+_QUERY_CHARS = 4096  # a runaway query is cut: it must not make the body too large and so fail the others of its batch
 
 
 class HttpRetriever:
@@ -56,7 +57,7 @@ class HttpRetriever:
         return [result for batch, outcome in zip(batches, outcomes, strict=True) for result in results_of(outcome, len(batch))]
 
     def _attempt(self, queries: list[str], topk: int) -> Callable[[float], list[tuple[Document, ...]]]:
-        body = {"queries": queries, "topk": topk, "return_scores": True}
+        body = {"queries": [query[:_QUERY_CHARS] for query in queries], "topk": topk, "return_scores": True}
 
         def attempt(left_s: float) -> list[tuple[Document, ...]]:
             answer = self._urls.ask(lambda url: self._http.post(f"{url}/retrieve", body, timeout_s=left_s))

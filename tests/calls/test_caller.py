@@ -1,8 +1,11 @@
 """Bounds of calls: order, deadlines, retries, pace, places."""
 
 import random
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from ssrl.calls import caller as module
 from ssrl.calls.caller import Caller, CallFailed, Limits, Pace
 from ssrl.errors import UserError
 from ssrl.types import SearchStatus
+
+ROOT = Path(__file__).parents[2]
 
 
 def caller(**limits):
@@ -233,6 +238,42 @@ def test_a_defect_of_the_program_is_raised_and_not_taken_for_a_failed_call():
 
     with pytest.raises(KeyError):
         caller().run([attempt, Flaky()])
+
+
+def test_after_a_defect_the_calls_that_have_not_begun_are_dropped_and_the_caller_still_works():
+    begun = []
+
+    def attempt(left_s):
+        begun.append(left_s)
+        time.sleep(0.05)
+        raise KeyError
+
+    shared = caller(concurrency=1)
+    with pytest.raises(KeyError):
+        shared.run([attempt] * 50)
+    assert shared.run([Flaky()])[0].value == "done"
+    assert len(begun) < 50
+
+
+def test_no_thread_is_left_after_a_batch():
+    shared = caller(concurrency=8)
+    shared.run([Flaky() for _ in range(40)])
+    end = time.monotonic() + 10
+    while any(thread.name == "ssrl-call" for thread in threading.enumerate()) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(thread.name == "ssrl-call" for thread in threading.enumerate())
+
+
+def test_ctrl_c_does_not_wait_for_a_slow_call():
+    code = (
+        "import os, signal, threading, time\n"
+        "from ssrl.calls.caller import Caller, Limits\n"
+        "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "Caller(Limits(timeout_s=90)).run([lambda left: time.sleep(90)] * 40)\n"
+    )
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=80, cwd=ROOT)
+    assert done.stderr.strip().endswith("KeyboardInterrupt") and time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,17 @@ def test_queries_come_back_in_order_over_batches_and_servers():
     assert sent[0] == {"queries": ["q0", "q1"], "topk": 2, "return_scores": True} and sent[5]["queries"] == ["q10"]
 
 
+def test_a_runaway_query_is_cut_and_fails_no_other_of_its_batch():
+    def answer(request):
+        too_large = int(request.headers["content-length"]) > 1024 * 1024
+        request.json({"detail": "too large"}, 413) if too_large else echo(request)
+
+    with serving(answer) as (url, received):
+        results = HttpRetriever([url], caller()).retrieve(["日" * 300_000] + ["short"] * 31, 1)
+    assert [result.status for result in results] == [SearchStatus.OK] * 32
+    assert received[0].body["queries"][0] == "日" * 4096
+
+
 def test_no_queries_make_no_request():
     with serving(echo) as (url, received):
         assert HttpRetriever([url], caller()).retrieve([], 3) == []
