@@ -62,6 +62,7 @@ def _search(search: Search) -> dict[str, Any]:
             "documents": documents,
             "latency_s": round(result.latency_s, 4),
             "cached": result.cached,
+            "truncated": search.truncated,
             "error": result.error,
         },
     }
