@@ -19,7 +19,7 @@ from ssrl.errors import UserError
 from ssrl.schema import generic, idle, keys, nearest, suggest, unknown
 
 INFINITY = math.inf
-ENGINE = {"max_turns": (1, INFINITY), "topk": (1, INFINITY), "signal_topk": (2, INFINITY), "window": (1, INFINITY)}
+ENGINE = {"max_turns": (1, INFINITY), "topk": (1, INFINITY), "signal_topk": (2, INFINITY), "window": (1, INFINITY), "threshold": (-INFINITY, INFINITY)}
 RETRIEVER = {"max_tokens": (1, INFINITY), "rerank_from": (1, INFINITY)}
 RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "seed": (0, INFINITY),
@@ -133,7 +133,9 @@ def wrong_values(values: dict[str, Any]) -> Iterator[str]:
 
 def bounds(low: float, high: float) -> str:
     """A range in words."""
-    return f"at least {low:g}" if high == INFINITY else f"between {low:g} and {high:g}"
+    if high == INFINITY:
+        return "a finite number" if low == -INFINITY else f"at least {low:g}"
+    return f"between {low:g} and {high:g}"
 
 
 def group_needs_two(config: Config) -> str | None:

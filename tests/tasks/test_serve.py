@@ -12,6 +12,7 @@ import pytest
 
 from ssrl.tasks.serve import url_of
 
+
 def start(port):
     command = [sys.executable, "-m", "ssrl", "task=serve", "retriever=bm25", f"serve.port={port}"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
