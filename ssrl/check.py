@@ -13,6 +13,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ssrl.check_algo import ERRORS as ALGO_ERRORS
+from ssrl.check_algo import NOTES as ALGO_NOTES
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.schema import generic, keys, nearest, suggest, unknown
@@ -81,14 +83,6 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "trainer.threads": (0, INFINITY),
 }
 LOGGERS = ("wandb", "tensorboard", "csv")
-GROUP_RELATIVE = ("group_zscore", "group_mean", "leave_one_out", "reinforce_pp_baseline")  # advantages that compare the rollouts of one question
-TOKEN_ADVANTAGES = ("reinforce_pp", "reinforce_pp_baseline", "gae")  # advantages that differ from token to token
-RATIO_SURROGATES = {  # surrogates that only act where the policy has moved since it sampled, and what of them does nothing otherwise
-    "clip": "algo.clip_low, algo.clip_high and algo.dual_clip do",
-    "sequence": "GSPO's ratio of a rollout does",
-    "kl_cov": "KL-Cov's penalty does",
-    "clip_cov": "the clip of Clip-Cov does",
-}
 
 
 def check(cfg: DictConfig) -> list[str]:
@@ -136,92 +130,6 @@ def wrong_values(values: dict[str, Any]) -> Iterator[str]:
 def bounds(low: float, high: float) -> str:
     """A range in words."""
     return f"at least {low:g}" if high == INFINITY else f"between {low:g} and {high:g}"
-
-
-def group_needs_two(config: Config) -> str | None:
-    if config.task == "train" and config.algo.advantage in GROUP_RELATIVE and config.rollout.n < 2:
-        return (
-            f"rollout.n={config.rollout.n} leaves nothing to compare: algo.advantage={config.algo.advantage} sets a rollout against "
-            "the others of its question, so type rollout.n=2 or more"
-        )
-    return None
-
-
-def mixed_groups_need_two(config: Config) -> str | None:
-    if config.task == "train" and config.algo.dynamic_sampling and config.rollout.n < 2:
-        return (
-            f"rollout.n={config.rollout.n} can give no question both a right and a wrong rollout, which algo.dynamic_sampling waits for: "
-            "type rollout.n=2 or more, or algo.dynamic_sampling=false"
-        )
-    return None
-
-
-def kl_in_reward_is_not_rescaled(config: Config) -> str | None:
-    if config.algo.kl == "reward" and config.algo.advantage == "group_zscore":
-        return (
-            "algo.kl=reward with algo.advantage=group_zscore would divide the KL term by the group's deviation: where all rollouts earn "
-            "the same, its noise alone would make the advantages; type algo.kl=loss, or algo.advantage=leave_one_out"
-        )
-    return None
-
-
-def kl_target_needs_kl(config: Config) -> str | None:
-    algo = config.algo
-    if algo.kl_target is not None and (algo.kl == "none" or algo.kl_coef == 0):
-        return (
-            f"algo.kl_target={algo.kl_target:g} has no KL term to adapt (algo.kl={algo.kl}, algo.kl_coef={algo.kl_coef:g}): "
-            "type algo.kl=reward algo.kl_coef=0.001, or algo.kl_target=null"
-        )
-    return None
-
-
-def correction_needs_sampled_tokens(config: Config) -> str | None:
-    algo, rollout = config.algo, config.rollout
-    if config.task != "train" or algo.correction == "none":
-        return None
-    if algo.mask == "none":
-        return (
-            f"algo.correction={algo.correction} compares with the sampler's log-probabilities, which tokens of an engine do not have, and "
-            "algo.mask=none trains those too: type algo.mask=tokens or algo.correction=none"
-        )
-    if rollout.top_p < 1 or rollout.top_k > 0:
-        return (
-            f"algo.correction={algo.correction} needs the probabilities that tokens were drawn with, but rollout.top_p={rollout.top_p:g} and "
-            f"rollout.top_k={rollout.top_k} cut the distribution after they were noted: type rollout.top_p=1 rollout.top_k=0 or algo.correction=none"
-        )
-    return None
-
-
-def rollout_ratio_needs_rollout_advantage(config: Config) -> str | None:
-    algo = config.algo
-    if algo.surrogate == "sequence" and algo.advantage in TOKEN_ADVANTAGES:
-        return (
-            f"algo.surrogate=sequence weighs whole rollouts, but algo.advantage={algo.advantage} differs from token to token: "
-            "type algo.surrogate=clip, or algo.advantage=group_zscore"
-        )
-    return None
-
-
-def covariance_bounds_are_ordered(config: Config) -> str | None:
-    algo = config.algo
-    if algo.surrogate in ("kl_cov", "clip_cov") and algo.cov_ratio == 0:
-        return f"algo.cov_ratio=0 selects no token for algo.surrogate={algo.surrogate}: type algo.cov_ratio=0.002, or algo.surrogate=clip"
-    if algo.surrogate == "clip_cov" and algo.cov_low >= algo.cov_high:
-        return f"algo.cov_low={algo.cov_low:g} must be below algo.cov_high={algo.cov_high:g}: no token can lie between them"
-    return None
-
-
-def critic_learns(config: Config) -> str | None:
-    critic = config.algo.critic
-    if config.task != "train" or config.algo.advantage != "gae":
-        return None
-    if critic.shared and critic.path is not None:
-        return f"algo.critic.path={critic.path} is not used where algo.critic.shared=true puts the critic on the policy: leave one of the two out"
-    if critic.shared and critic.coef == 0:
-        return "algo.critic.coef=0 gives a critic on the policy nothing to learn from: type algo.critic.coef=1"
-    if critic.lr == 0:
-        return "algo.critic.lr=0 leaves the critic as it starts, so algo.advantage=gae has no values: type algo.critic.lr=1e-5"
-    return None
 
 
 def budgets_fit(config: Config) -> str | None:
@@ -335,26 +243,6 @@ def loggers_are_known(config: Config) -> str | None:
     return None
 
 
-def surrogate_cannot_act(config: Config) -> str | None:
-    algo = config.algo
-    if config.task == "train" and algo.surrogate in RATIO_SURROGATES and algo.updates == algo.epochs == 1:
-        return f"one update per batch: the ratio is 1, so {RATIO_SURROGATES[algo.surrogate]} nothing (algo.updates=4 makes it act)"
-    return None
-
-
-def k1_loss_pulls_nowhere(config: Config) -> str | None:
-    if config.task == "train" and config.algo.kl == "loss" and config.algo.kl_estimator == "k1" and config.algo.kl_coef:
-        return "algo.kl_estimator=k1 in the loss has a gradient of zero on average, so it holds nothing: algo.kl_estimator=k2 or k3 does, or algo.kl=reward"
-    return None
-
-
-def discount_is_not_read(config: Config) -> str | None:
-    algo = config.algo
-    if config.task == "train" and algo.advantage not in TOKEN_ADVANTAGES and algo.gamma != 1:
-        return f"algo.gamma={algo.gamma:g} does nothing: algo.advantage={algo.advantage} gives all tokens of a rollout the same advantage"
-    return None
-
-
 def truncation_biases(config: Config) -> str | None:
     if config.task == "train" and (config.rollout.top_p < 1 or config.rollout.top_k > 0):
         return "rollout.top_p below 1 or rollout.top_k above 0 samples from another distribution than the one that is trained, which biases the update"
@@ -383,14 +271,7 @@ ERRORS = (
     training_needs_questions,
     evaluation_needs_questions,
     budgets_fit,
-    group_needs_two,
-    mixed_groups_need_two,
-    kl_in_reward_is_not_rescaled,
-    kl_target_needs_kl,
-    correction_needs_sampled_tokens,
-    rollout_ratio_needs_rollout_advantage,
-    covariance_bounds_are_ordered,
-    critic_learns,
+    *ALGO_ERRORS,
     training_needs_chance,
     updates_need_questions,
     processes_need_questions,
@@ -401,11 +282,4 @@ ERRORS = (
     betas_are_two,
     loggers_are_known,
 )
-NOTES = (
-    surrogate_cannot_act,
-    k1_loss_pulls_nowhere,
-    discount_is_not_read,
-    truncation_biases,
-    warmup_outlasts_run,
-    bfloat16_weights_round,
-)
+NOTES = (*ALGO_NOTES, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)

@@ -8,7 +8,9 @@ from torch import Tensor
 from ssrl.algo.tokens import Total
 
 
-def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, weights: Tensor, *, clip: float | None) -> tuple[Tensor, dict[str, Tensor]]:
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, weights: Tensor, *, clip: float | None
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Σ weight · ½ max((V - G)², (V_old + clip(V - V_old, ±clip) - G)²). [Schulman et al., baselines' PPO; FACTS 1.11]
 
     Args:
