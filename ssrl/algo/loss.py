@@ -16,20 +16,20 @@ def policy_loss(o: Objective, t: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
     The KL term is there where the tokens carry a reference, the entropy term where its coefficient is not 0.
 
     Returns:
-        The row's share of the loss, and metrics that add up over rows and processes to weighted means over tokens: loss/policy,
-        loss/kl, loss/…_frac, loss/total.
+        The row's share of the loss, and metrics that add up over rows and processes: loss/total and loss/policy as they are minimised;
+        loss/kl, loss/correction_mean and loss/…_frac as means over trained tokens, however the loss weighs them.
     """
     surrogate, happened = SURROGATES[o.surrogate](o, t)
     correction, capped = CORRECTIONS[o.correction](o, t)
     loss = policy = (t.weights * correction * surrogate).sum()
-    metrics = {"loss/policy": policy} | {f"loss/{name}": (t.weights * tokens).sum() for name, tokens in (happened | capped).items()}
+    means = happened | capped
     if o.correction != "none":
-        metrics["loss/correction_mean"] = (t.weights * correction).sum()
+        means["correction_mean"] = correction
     if t.reference is not None:
-        kl = (t.weights * ESTIMATORS[o.kl_estimator](t.logp, t.reference)).sum()
-        loss = loss + o.kl_coef * kl
-        far = (t.logp.float() - t.reference.float()).abs() > K3_LIMIT
-        metrics |= {"loss/kl": kl, "loss/kl_clamped_frac": (t.weights * far).sum()}
+        means["kl"] = kl = ESTIMATORS[o.kl_estimator](t.logp, t.reference)
+        means["kl_clamped_frac"] = (t.logp.float() - t.reference.float()).abs() > K3_LIMIT
+        loss = loss + o.kl_coef * (t.weights * kl).sum()
     if o.entropy_coef:
         loss = loss - o.entropy_coef * (t.weights * t.entropy.float()).sum()
-    return loss, {name: value.detach().float() for name, value in (metrics | {"loss/total": loss}).items()}
+    metrics = {"loss/total": loss, "loss/policy": policy} | {f"loss/{name}": t.share * values.sum() for name, values in means.items()}
+    return loss, {name: value.detach().float() for name, value in metrics.items()}

@@ -45,6 +45,7 @@ class Tokens:
     advantages: Tensor  # [M]
     weights: Tensor  # [M] from `algo.aggregate`
     rollout: Tensor  # [M] index of the token's rollout; a rollout's tokens are contiguous and in order
+    share: float  # what a token counts in a metric: 1 / (trained tokens of the optimiser step on all processes); 0 in a filler
     reference: Tensor | None = None  # [M] the reference policy's log-probabilities
     sampler_logp: Tensor | None = None  # [M] the sampler's log-probabilities
     entropy: Tensor | None = None  # [M] full-vocabulary entropy in nats, with gradient

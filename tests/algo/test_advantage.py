@@ -14,9 +14,9 @@ from ssrl.algo.credit import CREDITS, Batch, assign
 
 def slow(rewards, groups, epsilon=1e-6):
     out = []
-    for reward, group in zip(rewards, groups, strict=True):
+    for outcome, group in zip(rewards, groups, strict=True):
         members = [r for r, g in zip(rewards, groups, strict=True) if g == group]
-        out.append((reward - statistics.fmean(members)) / (statistics.stdev(members) + epsilon))
+        out.append((outcome - statistics.fmean(members)) / (statistics.stdev(members) + epsilon))
     return out
 
 
@@ -183,3 +183,10 @@ def test_gae_without_a_critic_is_an_error():
         assign(
             "gae", Batch(rewards=torch.ones(1), groups=torch.zeros(1), rollout=torch.zeros(1, dtype=torch.long)), whitened=False, **ALONE
         )
+
+
+@pytest.mark.parametrize("estimator", CREDITS)
+def test_a_process_without_rollouts_takes_part(estimator):
+    nothing = torch.zeros(0)
+    batch = Batch(rewards=nothing, groups=nothing.long(), rollout=nothing.long(), kl=nothing, kl_coef=0.1, values=nothing)
+    assert assign(estimator, batch, whitened=True, **ALONE).advantages.tolist() == []

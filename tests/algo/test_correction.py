@@ -16,7 +16,7 @@ LOG2 = math.log(2)
 
 def tokens(old, sampler, rollout):
     old = torch.tensor(old, requires_grad=True)
-    return Tokens(logp=old, old_logp=old, advantages=torch.ones(len(old)), weights=torch.ones(len(old)), rollout=torch.tensor(rollout), sampler_logp=torch.tensor(sampler))  # fmt: skip
+    return Tokens(logp=old, old_logp=old, advantages=torch.ones(len(old)), weights=torch.ones(len(old)), share=1.0, rollout=torch.tensor(rollout), sampler_logp=torch.tensor(sampler))  # fmt: skip
 
 
 def test_factors_by_hand():

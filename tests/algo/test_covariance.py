@@ -16,7 +16,7 @@ ALONE = {"total": lambda x: x, "gather": lambda x: x}
 
 def tokens(logp, advantages, old=None):
     logp = torch.tensor(logp)
-    return Tokens(logp=logp, old_logp=logp if old is None else torch.tensor(old), advantages=torch.tensor(advantages), weights=torch.ones(len(logp)), rollout=torch.arange(len(logp)))  # fmt: skip
+    return Tokens(logp=logp, old_logp=logp if old is None else torch.tensor(old), advantages=torch.tensor(advantages), weights=torch.ones(len(logp)), share=1.0, rollout=torch.arange(len(logp)))  # fmt: skip
 
 
 def chosen(selection, o, t, seed=0):

@@ -19,7 +19,12 @@ LOG2 = math.log(2)
 def tokens(logp, advantages, **others):
     logp = torch.as_tensor(logp)
     count = len(logp)
-    given = {"old_logp": torch.zeros_like(logp), "weights": torch.full((count,), 1 / count), "rollout": torch.arange(count)}
+    given = {
+        "old_logp": torch.zeros_like(logp),
+        "weights": torch.full((count,), 1 / count),
+        "rollout": torch.arange(count),
+        "share": 1 / count,
+    }
     return Tokens(logp=logp, advantages=torch.tensor(advantages), **(given | others))
 
 
@@ -108,17 +113,17 @@ def test_surrogates_stay_finite_however_far_the_policies_are_apart(dtype, dual, 
                 assert abs(delta) <= 20 or logp.grad.item() == 0
 
 
-def test_the_loss_adds_its_terms_and_its_metrics_are_weighted_means():
+def test_the_loss_adds_its_terms_and_its_metrics_are_means_over_tokens():
     o = replace(OBJECTIVE, dual_clip=None, kl_coef=0.5, kl_estimator="k1", entropy_coef=0.25, correction="token", correction_cap=2.0)
     logp, old = torch.tensor([-1.0, -1.0, -30.0]), torch.tensor([-1.0, -2.0, -1.0])
     t = tokens(logp, [1.0, 1.0, 1.0], old_logp=old, weights=torch.tensor([0.5, 0.25, 0.25]), reference=logp - 1, entropy=torch.tensor([2.0, 0.0, 4.0]),
                sampler_logp=old - torch.tensor([0.0, LOG2 / 2, 5.0]))  # fmt: skip
     loss, metrics = policy_loss(o, t)
     assert metrics["loss/policy"].item() == pytest.approx(-0.5 - 0.25 * 1.2 * math.sqrt(2) - 0.25 * 2 * math.exp(-20))
-    assert metrics["loss/clip_high_frac"].item() == pytest.approx(0.25)
-    assert metrics["loss/clamped_frac"].item() == pytest.approx(0.25)
-    assert metrics["loss/correction_capped_frac"].item() == pytest.approx(0.25)
-    assert metrics["loss/correction_mean"].item() == pytest.approx(0.5 + 0.25 * math.sqrt(2) + 0.5)
+    assert metrics["loss/clip_high_frac"].item() == pytest.approx(1 / 3)
+    assert metrics["loss/clamped_frac"].item() == pytest.approx(1 / 3)
+    assert metrics["loss/correction_capped_frac"].item() == pytest.approx(1 / 3)
+    assert metrics["loss/correction_mean"].item() == pytest.approx((1 + math.sqrt(2) + 2) / 3)
     assert metrics["loss/kl"].item() == pytest.approx(1.0)
     assert loss.item() == pytest.approx(metrics["loss/policy"].item() + 0.5 - 0.25 * 2.0)
     assert all(value.dtype == torch.float32 and not value.requires_grad for value in metrics.values())
