@@ -38,7 +38,7 @@ def group_mean(rewards: Tensor, groups: Tensor) -> Tensor:
 
 
 def leave_one_out(rewards: Tensor, groups: Tensor) -> Tensor:
-    """[R] r - mean of the group's other rewards = n / (n - 1) * (r - mean of the group). [RLOO, arXiv 2402.14740, eq. 8]"""
+    """[R] r - mean of the group's other rewards = n / (n - 1) * (r - mean of the group). [RLOO, arXiv 2402.14740; FACTS 1.11]"""
     size = _sizes(groups, least=2)
     return (_centred(rewards, groups) * size / (size - 1)).float()
 
@@ -98,7 +98,7 @@ def gae(token_reward: Tensor, values: Tensor, rollout: Tensor, *, gamma: float, 
 
 
 def reinforce_pp(token_reward: Tensor, rollout: Tensor, *, gamma: float, total: Total) -> Tensor:
-    """[M] REINFORCE++: the discounted return from each token on, whitened over all tokens of the batch. [arXiv 2501.03262, eq. 5 to 7]
+    """[M] REINFORCE++: the discounted return from each token on, whitened over all tokens of the batch. [arXiv 2501.03262; FACTS 1.11]
 
     With its baseline variant the token rewards come from `group_mean`ed rewards.
     """

@@ -25,7 +25,7 @@ def sequence_mean(lengths: Tensor, *, total_tokens: int, total_rollouts: int, co
 
 
 def sequence_sum(lengths: Tensor, *, total_tokens: int, total_rollouts: int, constant_length: int) -> Tensor:
-    """1 / rollouts: the mean over rollouts of the sums over their tokens, the gradient of log π(y|x). [RLOO, arXiv 2402.14740, eq. 7]"""
+    """1 / rollouts: the mean over rollouts of the sums over their tokens, the gradient of log π(y|x). [RLOO, arXiv 2402.14740]"""
     return _weights(lengths, max(total_rollouts, 1))
 
 

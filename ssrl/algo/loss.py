@@ -30,6 +30,12 @@ def policy_loss(o: Objective, t: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
         means["kl_clamped_frac"] = (t.logp.float() - t.reference.float()).abs() > K3_LIMIT
         loss = loss + o.kl_coef * (t.weights * kl).sum()
     if o.entropy_coef:
-        loss = loss - o.entropy_coef * (t.weights * t.entropy.float()).sum()
+        loss = loss - o.entropy_coef * (t.weights * _entropy(t)).sum()
     metrics = {"loss/total": loss, "loss/policy": policy} | {f"loss/{name}": t.share * values.sum() for name, values in means.items()}
     return loss, {name: value.detach().float() for name, value in metrics.items()}
+
+
+def _entropy(t: Tokens) -> Tensor:
+    if t.entropy is None or t.logp.requires_grad and not t.entropy.requires_grad:
+        raise ValueError("an entropy bonus needs entropies that carry a gradient: without one it would do nothing")
+    return t.entropy.float()

@@ -11,7 +11,7 @@ from ssrl.algo.tokens import Total
 def value_loss(
     values: Tensor, old_values: Tensor, returns: Tensor, weights: Tensor, *, clip: float | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Σ weight · ½ max((V - G)², (V_old + clip(V - V_old, ±clip) - G)²). [Schulman et al., baselines' PPO; FACTS 1.11]
+    """Σ weight · ½ max((V - G)², (V_old + clip(V - V_old, ±clip) - G)²). [the PPO of OpenAI's baselines; FACTS 1.11]
 
     Args:
         values: [M] the critic's values of the row's trained tokens, with gradient.

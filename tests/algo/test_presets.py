@@ -121,7 +121,7 @@ def learn(algo, shares=(tuple(ROLLOUTS),), rows=None, *, now=NOW, dtype=torch.fl
         ]
         everything = Tokens(
             logp=leaf[tokens], old_logp=pick(OLD), advantages=advantages, weights=weights, rollout=owner,
-            share=1 / int(count[0]), reference=pick(REFERENCE) if algo.kl == "loss" else None, sampler_logp=pick(SAMPLER), entropy=pick(ENTROPY))  # fmt: skip
+            share=1 / int(count[0]), reference=pick(REFERENCE) if algo.kl == "loss" else None, sampler_logp=pick(SAMPLER), entropy=pick(ENTROPY).requires_grad_())  # fmt: skip
         if algo.surrogate in SELECTIONS:
             keys = token_keys(at(NUMBERS).long(), owner)
             selected = SELECTIONS[algo.surrogate](objective(algo), everything, keys, seed=SEED, total=total, gather=gather)

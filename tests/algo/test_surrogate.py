@@ -127,3 +127,13 @@ def test_the_loss_adds_its_terms_and_its_metrics_are_means_over_tokens():
     assert metrics["loss/kl"].item() == pytest.approx(1.0)
     assert loss.item() == pytest.approx(metrics["loss/policy"].item() + 0.5 - 0.25 * 2.0)
     assert all(value.dtype == torch.float32 and not value.requires_grad for value in metrics.values())
+
+
+def test_the_entropy_bonus_pulls_towards_more_entropy_and_is_refused_where_it_could_not():
+    o = replace(OBJECTIVE, entropy_coef=0.25)
+    entropy, logp = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([-1.0, -1.0], requires_grad=True)
+    policy_loss(o, tokens(logp, [0.0, 0.0], old_logp=torch.tensor([-1.0, -1.0]), entropy=entropy))[0].backward()
+    assert entropy.grad.tolist() == pytest.approx([-0.125, -0.125])
+    for useless in (None, entropy.detach()):
+        with pytest.raises(ValueError, match="entrop"):
+            policy_loss(o, tokens(logp, [0.0, 0.0], entropy=useless))

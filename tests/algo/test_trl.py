@@ -66,7 +66,7 @@ def ours(aggregate, *, surrogate="clip", low=0.2, high=0.2, delta=None, beta=0.0
     o = replace(
         BASE, surrogate=surrogate, clip_low=low, clip_high=high, dual_clip=delta, kl_coef=beta, entropy_coef=entropy_coef,
         correction="token" if corrected else "none")  # fmt: skip
-    logp = now.requires_grad_()
+    logp, entropy = now.requires_grad_(), entropy.requires_grad_()
     loss, _ = policy_loss(o, Tokens(
         logp=logp, old_logp=old, advantages=advantages[OWNER], weights=weights[OWNER], rollout=OWNER, share=1.0, reference=reference if beta else None,
         sampler_logp=sampler, entropy=entropy))  # fmt: skip
