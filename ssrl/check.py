@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ssrl.config import ANSWERING, Config, EngineConfig, RetrieverConfig
+from ssrl.check_algo import ERRORS as ALGO_ERRORS
+from ssrl.check_algo import NOTES as ALGO_NOTES
+from ssrl.check_engine import ERRORS as ENGINE_ERRORS
+from ssrl.check_engine import NOTES as ENGINE_NOTES
+from ssrl.config import Config
 from ssrl.errors import UserError
-from ssrl.schema import generic, idle, keys, nearest, suggest, unknown
+from ssrl.schema import generic, keys, nearest, suggest, unknown
 
 INFINITY = math.inf
 ENGINE = {"max_turns": (1, INFINITY), "topk": (1, INFINITY), "signal_topk": (2, INFINITY), "window": (1, INFINITY), "threshold": (-INFINITY, INFINITY)}
@@ -46,9 +49,29 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "serve.timeout_s": (0.001, INFINITY),
     "algo.clip_low": (0, 1),
     "algo.clip_high": (0, INFINITY),
+    "algo.gamma": (0, 1),
+    "algo.lam": (0, 1),
     "algo.dual_clip": (1, INFINITY),
+    "algo.cov_ratio": (0, 1),
+    "algo.cov_coef": (0, INFINITY),
+    "algo.cov_low": (-INFINITY, INFINITY),
+    "algo.cov_high": (-INFINITY, INFINITY),
+    "algo.constant_length": (1, INFINITY),
     "algo.kl_coef": (0, INFINITY),
+    "algo.kl_target": (1e-9, INFINITY),
+    "algo.kl_horizon": (1, INFINITY),
+    "algo.correction_cap": (1, INFINITY),
+    "algo.entropy_coef": (0, INFINITY),
+    "algo.epochs": (1, INFINITY),
     "algo.updates": (1, INFINITY),
+    "algo.max_batches": (1, INFINITY),
+    "algo.overlong_buffer": (0, 1),
+    "algo.overlong_penalty": (0, INFINITY),
+    "algo.critic.lr": (0, INFINITY),
+    "algo.critic.warmup_steps": (0, INFINITY),
+    "algo.critic.alone_steps": (0, INFINITY),
+    "algo.critic.value_clip": (1e-9, INFINITY),
+    "algo.critic.coef": (0, INFINITY),
     "reward.outcome_weight": (0, INFINITY),
     "reward.format_weight": (0, INFINITY),
     "model.context": (2, INFINITY),
@@ -85,8 +108,6 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "trainer.threads": (0, INFINITY),
 }
 LOGGERS = ("wandb", "tensorboard", "csv")
-GROUP_RELATIVE = ("group_zscore",)  # advantages that compare the rollouts of one question
-RATIO_SURROGATES = ("clip",)  # surrogates that only act where the policy has moved since it sampled
 
 
 def check(cfg: DictConfig) -> list[str]:
@@ -136,96 +157,6 @@ def bounds(low: float, high: float) -> str:
     if high == INFINITY:
         return "a finite number" if low == -INFINITY else f"at least {low:g}"
     return f"between {low:g} and {high:g}"
-
-
-def group_needs_two(config: Config) -> str | None:
-    if config.task == "train" and config.algo.advantage in GROUP_RELATIVE and config.rollout.n < 2:
-        return (
-            f"rollout.n={config.rollout.n} leaves nothing to compare: algo.advantage={config.algo.advantage} sets a rollout against "
-            "the others of its question, so type rollout.n=2 or more"
-        )
-    return None
-
-
-def budgets_fit(config: Config) -> str | None:
-    rollout, context = config.rollout, config.model.context
-    total = rollout.max_prompt_tokens + rollout.max_response_tokens
-    if total > context:
-        return (
-            f"rollout.max_prompt_tokens={rollout.max_prompt_tokens} and rollout.max_response_tokens={rollout.max_response_tokens} make "
-            f"{total} tokens, more than model.context={context}: lower one of the two"
-        )
-    for engine in engines(config):
-        documents = answered(engine) * rollout.max_information_tokens
-        if total + documents > context:
-            return (
-                f"{total} tokens of prompt and response and {answered(engine)} answered searches of rollout.max_information_tokens="
-                f"{rollout.max_information_tokens} make {total + documents}, more than model.context={context}: lower one of them"
-            )
-    return None
-
-
-def engines(config: Config) -> list[EngineConfig]:
-    """Who answers in training and in evaluation."""
-    return [config.engine] if config.eval.engine.name == "same" else [config.engine, config.eval.engine]
-
-
-def retrievers(config: Config) -> list[RetrieverConfig]:
-    return [config.retriever] if config.eval.retriever.name == "same" else [config.retriever, config.eval.retriever]
-
-
-def answered(engine: EngineConfig) -> int:
-    """Most searches of a rollout that are answered; 0 where their number is not bounded."""
-    if engine.name == "sim2real":
-        return 0 if engine.k == "all" or not engine.k.isdecimal() else int(engine.k)
-    return engine.max_turns if engine.name in ANSWERING else 0
-
-
-def engine_is_named(config: Config) -> str | None:
-    for key in ("engine", "retriever"):
-        if getattr(config, key).name == "same":
-            return f"{key}=same is only for {key}@eval.{key}: it stands for the {key} of training"
-    return None
-
-
-def k_is_a_number(config: Config) -> str | None:
-    for engine in engines(config):
-        if engine.name == "sim2real" and engine.k != "all" and not (engine.k.isdecimal() and int(engine.k)):
-            return f"engine.k={engine.k} must be a whole number from 1 on, or all: type engine.k=3"
-    return None
-
-
-def retry_holds_no_tag(config: Config) -> str | None:
-    for engine in engines(config):
-        if engine.retry_message and set("<>") & set(engine.retry_message):
-            return f"engine.retry_message={engine.retry_message!r} must not contain < or >, so that it can never be read as a tag: name the tags in words"
-    return None
-
-
-def wrapper_has_tags(config: Config) -> str | None:
-    before, after = config.wrapper.before, config.wrapper.after
-    if (before.strip(), after.strip()) != ("<information>", "</information>"):
-        return f"wrapper.before={before!r} and wrapper.after={after!r} must be <information> and </information>, with white space around them if you like"
-    return None
-
-
-def servers_have_urls(config: Config) -> str | None:
-    for retriever in retrievers(config):
-        if retriever.name in ("http", "searxng") and not retriever.urls:
-            return f"retriever={retriever.name} needs a server: type retriever.urls=[http://127.0.0.1:8000]"
-    if config.simulator.name == "openai" and not config.simulator.urls:
-        return "simulator=openai needs a server: type simulator.urls=[http://127.0.0.1:6001/v1]"
-    return None
-
-
-def prompt_fits_engine(config: Config) -> str | None:
-    prompt = config.prompt.name
-    for engine in engines(config):
-        if engine.name == "none" and config.prompt.search:
-            return f"engine=none answers no search, but prompt={prompt} offers them: type prompt=r1 (or prompt=quickstart_none for a small model)"
-        if engine.name in ANSWERING and not config.prompt.search:
-            return f"engine={engine.name} waits for searches, but prompt={prompt} does not offer them: type prompt=search_r1"
-    return None
 
 
 def training_needs_chance(config: Config) -> str | None:
@@ -328,27 +259,6 @@ def loggers_are_known(config: Config) -> str | None:
     return None
 
 
-def choices_do_nothing(config: Config) -> str | None:
-    found = sorted(idle(config))
-    told = [f"retriever={config.retriever.name}"] if "retriever" in found and config.retriever.name != "bm25" else []
-    told += [f"simulator={config.simulator.name}"] if "simulator" in found and config.simulator.name != "local" else []
-    told += [key for key in found if key in keys() and not key.startswith("eval.") and attrgetter(key)(config) != keys()[key].default]
-    if not told:
-        return None
-    return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with engine={config.engine.name}" + (
-        f" and retriever={config.retriever.name}" if any(t.startswith("retriever.") for t in told) else ""
-    )
-
-
-def clip_cannot_act(config: Config) -> str | None:
-    if config.task == "train" and config.algo.surrogate in RATIO_SURROGATES and config.algo.updates == 1:
-        return (
-            "one update per batch: the ratio is 1, so algo.clip_low, algo.clip_high and algo.dual_clip do nothing "
-            "(as published; algo.updates=4 makes them act)"
-        )
-    return None
-
-
 def truncation_biases(config: Config) -> str | None:
     if config.task == "train" and (config.rollout.top_p < 1 or config.rollout.top_k > 0):
         return "rollout.top_p below 1 or rollout.top_k above 0 samples from another distribution than the one that is trained, which biases the update"
@@ -371,19 +281,13 @@ def bfloat16_weights_round(config: Config) -> str | None:
 
 
 ERRORS = (
-    engine_is_named,
-    k_is_a_number,
-    retry_holds_no_tag,
-    wrapper_has_tags,
-    servers_have_urls,
-    prompt_fits_engine,
     ask_needs_question,
     training_takes_no_checkpoint,
     export_needs_checkpoint,
     training_needs_questions,
     evaluation_needs_questions,
-    budgets_fit,
-    group_needs_two,
+    *ENGINE_ERRORS,
+    *ALGO_ERRORS,
     training_needs_chance,
     updates_need_questions,
     processes_need_questions,
@@ -394,4 +298,4 @@ ERRORS = (
     betas_are_two,
     loggers_are_known,
 )
-NOTES = (choices_do_nothing, clip_cannot_act, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)
+NOTES = (*ENGINE_NOTES, *ALGO_NOTES, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)

@@ -1,1 +1,1 @@
-"""The mathematics of learning, on tensors alone: advantages, surrogates, KL estimators, aggregation."""
+"""The mathematics of learning, on tensors alone: advantages, surrogates, KL estimators, corrections, aggregation."""

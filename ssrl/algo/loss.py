@@ -1,52 +1,41 @@
-"""The objective of one packed row: surrogate, KL and aggregation put together. This is the whole algorithm on one screen."""
+"""The objective of one packed row: surrogate, correction, KL and entropy put together. This is the whole algorithm on one screen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor
 
-from ssrl.algo.kl import ESTIMATORS
+from ssrl.algo.correction import CORRECTIONS
+from ssrl.algo.kl import ESTIMATORS, K3_LIMIT
 from ssrl.algo.surrogate import SURROGATES
+from ssrl.algo.tokens import Objective, Tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """The choices of an `algo=` file that act on tokens."""
+def policy_loss(o: Objective, t: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
+    """Σ over trained tokens of weight · (correction · surrogate + kl_coef · KL - entropy_coef · H).
 
-    surrogate: str
-    clip_low: float
-    clip_high: float
-    dual_clip: float | None
-    kl_coef: float  # 0: no KL term
-    kl_estimator: str
-
-
-def policy_loss(
-    objective: Objective, logp: Tensor, old_logp: Tensor, advantages: Tensor, weights: Tensor, reference: Tensor | None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Σ over trained tokens of weight * (surrogate + kl_coef * KL).
-
-    Args:
-        logp: [M] log-probabilities of the row's trained tokens at the sampling temperature, with gradient.
-        old_logp: [M] the same at sampling time, without gradient.
-        advantages: [M] of each token's rollout.
-        weights: [M] from `algo.aggregate`; they sum to 1 over all rows and processes of one optimiser step.
-        reference: [M] the reference policy's log-probabilities, or None where kl_coef is 0.
+    The KL term is there where the tokens carry a reference, the entropy term where its coefficient is not 0.
 
     Returns:
-        The row's share of the loss, and metrics that add up over rows to means: loss/policy, loss/kl, loss/clip_…_frac.
+        The row's share of the loss, and metrics that add up over rows and processes: loss/total and loss/policy as they are minimised;
+        loss/kl, loss/correction_mean and loss/…_frac as means over trained tokens, however the loss weighs them.
     """
-    token_loss, happened = SURROGATES[objective.surrogate](
-        logp, old_logp, advantages, clip_low=objective.clip_low, clip_high=objective.clip_high, dual_clip=objective.dual_clip
-    )
-    metrics = {"loss/policy": (weights * token_loss).sum().detach()}
-    metrics |= {f"loss/{name}": (weights * tokens).sum().detach() for name, tokens in happened.items()}
-    if reference is not None:
-        kl = ESTIMATORS[objective.kl_estimator](logp, reference)
-        metrics["loss/kl"] = (weights * kl).sum().detach()
-        token_loss = token_loss + objective.kl_coef * kl
-    loss = (weights * token_loss).sum()
-    metrics["loss/total"] = loss.detach()
-    return loss, {name: value.to(torch.float32) for name, value in metrics.items()}
+    surrogate, happened = SURROGATES[o.surrogate](o, t)
+    correction, capped = CORRECTIONS[o.correction](o, t)
+    loss = policy = (t.weights * correction * surrogate).sum()
+    means = happened | capped
+    if o.correction != "none":
+        means["correction_mean"] = correction
+    if t.reference is not None:
+        means["kl"] = kl = ESTIMATORS[o.kl_estimator](t.logp, t.reference)
+        means["kl_clamped_frac"] = (t.logp.float() - t.reference.float()).abs() > K3_LIMIT
+        loss = loss + o.kl_coef * (t.weights * kl).sum()
+    if o.entropy_coef:
+        loss = loss - o.entropy_coef * (t.weights * _entropy(t)).sum()
+    metrics = {"loss/total": loss, "loss/policy": policy} | {f"loss/{name}": t.share * values.sum() for name, values in means.items()}
+    return loss, {name: value.detach().float() for name, value in metrics.items()}
+
+
+def _entropy(t: Tokens) -> Tensor:
+    if t.entropy is None or t.logp.requires_grad and not t.entropy.requires_grad:
+        raise ValueError("an entropy bonus needs entropies that carry a gradient: without one it would do nothing")
+    return t.entropy.float()
