@@ -74,6 +74,8 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "algo.critic.coef": (0, INFINITY),
     "reward.outcome_weight": (0, INFINITY),
     "reward.format_weight": (0, INFINITY),
+    "reward.votes": (1, INFINITY),
+    "reward.min_share": (0, 1),
     "model.context": (2, INFINITY),
     "model.lora.rank": (0, INFINITY),
     "model.lora.alpha": (0, INFINITY),
@@ -101,6 +103,11 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "train.grad_clip": (0, INFINITY),
     "train.save_every": (1, INFINITY),
     "train.max_bad_steps": (1, INFINITY),
+    "guard.reward_frac": (0, 1),
+    "guard.patience": (1, INFINITY),
+    "guard.entropy_factor": (1, INFINITY),
+    "guard.length_factor": (1, INFINITY),
+    "guard.searches_frac": (0, 1),
     "trainer.devices": (1, INFINITY),
     "trainer.num_nodes": (1, INFINITY),
     "trainer.row_tokens": (1, INFINITY),
@@ -222,6 +229,21 @@ def reward_is_reachable(config: Config) -> str | None:
     return None
 
 
+def votes_cover_training(config: Config) -> str | None:
+    r = config.reward
+    if r.label == "gold" and r.votes is not None:
+        return f"reward.votes={r.votes} has nothing to vote on with reward.label=gold: type reward.label=majority or reward.votes=null"
+    if r.label == "majority" and r.votes is not None and r.votes < config.rollout.n:
+        return f"reward.votes={r.votes} is less than rollout.n={config.rollout.n}, the rollouts that are trained: type reward.votes={config.rollout.n} or more"
+    return None
+
+
+def simulator_must_not_know(config: Config) -> str | None:
+    if config.task == "train" and config.reward.label == "majority" and config.engine.name == "semireal":
+        return "reward.label=majority learns without answers, but engine=semireal tells the simulator the gold answer: choose another engine"
+    return None
+
+
 def prompt_holds_question(config: Config) -> str | None:
     if "{question}" not in config.prompt.template:
         return f"prompt.template of prompt={config.prompt.name} does not say where the question goes: it must contain {{question}}"
@@ -292,6 +314,8 @@ ERRORS = (
     updates_need_questions,
     processes_need_questions,
     reward_is_reachable,
+    votes_cover_training,
+    simulator_must_not_know,
     prompt_holds_question,
     system_needs_chat,
     thinking_comes_first,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ssrl.config import Config
+from ssrl.config import GROUP_RELATIVE, Config
 
-GROUP_RELATIVE = ("group_zscore", "group_mean", "leave_one_out", "reinforce_pp_baseline")  # compare the rollouts of one question
 TOKEN_ADVANTAGES = ("reinforce_pp", "reinforce_pp_baseline", "gae")  # differ from token to token
 RATIO_SURROGATES = {  # surrogates that only act where the policy has moved since it sampled, and what of them does nothing otherwise
     "clip": "algo.clip_low, algo.clip_high and algo.dual_clip do",

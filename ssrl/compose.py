@@ -56,8 +56,9 @@ class Composer:
         return {group: choice for group, choice in pairs if not group.startswith("override ")}
 
     def options(self, group: str) -> list[str]:
-        """The choices of a group; empty where there is no such group."""
-        return sorted(self._loader.get_group_options(group, results_filter=ObjectType.CONFIG))
+        """The choices of a group, those in its folders as `folder/choice`; empty where there is no such group."""
+        below = [f"{folder}/{choice}" for folder in self._loader.list_groups(group) for choice in self.options(f"{group}/{folder}")]
+        return sorted([*self._loader.get_group_options(group, results_filter=ObjectType.CONFIG), *below])
 
     @property
     def groups(self) -> list[str]:

@@ -195,6 +195,9 @@ class ServeConfig:
     """Seconds after which a client that is slow to send its request is dropped."""
 
 
+GROUP_RELATIVE = ("group_zscore", "group_mean", "leave_one_out", "reinforce_pp_baseline")  # advantages that compare the rollouts of a question
+
+
 @dataclass
 class CriticConfig:
     """The critic of `algo.advantage=gae`; unused otherwise. It has its own optimiser and checkpoint."""
@@ -300,6 +303,14 @@ class RewardConfig:
     """Weight of the format score."""
     normalizer: str = choice("squad", "squad", "unicode")
     """How answers are made comparable. `squad`: bit-compatible with the published scores; `unicode`: NFC, width folding, Unicode punctuation, CJK by character."""
+    signed: bool = False
+    """Count the outcome from -1 to 1 instead of 0 to 1, as the SSRL paper writes it (Eq. 6); its code uses 0 to 1."""
+    label: str = choice("gold", "gold", "majority")
+    """What the outcome of training rollouts is judged by. `majority`: the answer of most rollouts of the question (TTRL); gold answers are then only logged."""
+    votes: int | None = None
+    """majority: rollouts of a question that vote; the first rollout.n of them are trained. null: rollout.n."""
+    min_share: float = 0.0
+    """majority: smallest share of the votes that makes a label; questions below are left out of the step."""
 
 
 @dataclass
@@ -477,6 +488,24 @@ class TrainConfig:
 
 
 @dataclass
+class GuardConfig:
+    """What is watched for collapse, and what is done about it (`guard.*`)."""
+
+    action: str = choice("warn", "warn", "stop", "rollback")
+    """`warn`: say it; `stop`: stop the run, its best checkpoint is kept; `rollback`: take the weights of the best checkpoint and go on."""
+    reward_frac: float = 0.2
+    """Collapse is a validation reward below this share of its best so far…"""
+    patience: int = 3
+    """… in so many validations in a row,"""
+    entropy_factor: float = 5.0
+    """or entropy above this multiple of that of the first three steps,"""
+    length_factor: float = 3.0
+    """or response length above this multiple of it,"""
+    searches_frac: float = 0.1
+    """or searches per rollout below this share of it, where there were any."""
+
+
+@dataclass
 class TrainerConfig:
     """On what machine (`trainer=`). None of it changes the objective."""
 
@@ -548,5 +577,6 @@ class Config:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    guard: GuardConfig = field(default_factory=GuardConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)

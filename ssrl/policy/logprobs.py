@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
-def token_logprobs(hidden: Tensor, head: nn.Module, target: Tensor, *, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
+def token_logprobs(
+    hidden: Tensor, head: nn.Module, target: Tensor, *, temperature: float, chunk: int, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """log softmax(head(hidden) / temperature) at the target tokens, and the full-vocabulary entropies.
 
     Args:
@@ -16,15 +20,16 @@ def token_logprobs(hidden: Tensor, head: nn.Module, target: Tensor, *, temperatu
         target: [M] token ids.
         temperature: of the sampling; greedy (0) means log-probabilities at 1.
         chunk: most tokens whose logits exist at one time; where M is larger, they are recomputed in the backward pass.
+        entropy_gradient: whether entropies carry a gradient, which an entropy bonus needs and which costs memory.
 
     Returns:
-        [M] float32 log-probabilities with gradient, [M] float32 entropies in nats without.
+        [M] float32 log-probabilities with gradient, [M] float32 entropies in nats.
     """
     scale = temperature or 1.0
 
     def one(hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         logp = torch.log_softmax(head(hidden).float() / scale, dim=-1)
-        with torch.no_grad():
+        with nullcontext() if entropy_gradient else torch.no_grad():
             entropy = -(logp.exp() * logp).sum(-1)
         return logp.gather(1, target[:, None])[:, 0], entropy
 
@@ -38,13 +43,24 @@ def token_logprobs(hidden: Tensor, head: nn.Module, target: Tensor, *, temperatu
     return torch.cat(logps), torch.cat(entropies)
 
 
+def row_hidden(decoder: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """[M, H] hidden states of a packed row at the positions that predict its trained tokens.
+
+    Args:
+        decoder: the model without its output embedding.
+        ids, positions: [L]; mask: [L, L], token i sees token j; source: [M].
+    """
+    attention_mask = mask[None, None]
+    if decoder.config._attn_implementation == "eager":  # which adds its mask to the scores
+        dtype = decoder.get_input_embeddings().weight.dtype
+        attention_mask = torch.zeros(attention_mask.shape, dtype=dtype, device=mask.device).masked_fill(~attention_mask, torch.finfo(dtype).min)
+    output = decoder(input_ids=ids[None], position_ids=positions[None], attention_mask=attention_mask, use_cache=False)
+    return output.last_hidden_state[0, source]
+
+
 def row_logprobs(
     model: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor, target: Tensor, *, temperature: float, chunk: int
 ) -> tuple[Tensor, Tensor]:
     """`token_logprobs` of a packed row: ids and positions [L], mask [L, L], source and target [M]."""
-    attention_mask = mask[None, None]
-    if model.config._attn_implementation == "eager":  # which adds its mask to the scores
-        dtype = model.get_input_embeddings().weight.dtype
-        attention_mask = torch.zeros(attention_mask.shape, dtype=dtype, device=mask.device).masked_fill(~attention_mask, torch.finfo(dtype).min)
-    output = model.get_decoder()(input_ids=ids[None], position_ids=positions[None], attention_mask=attention_mask, use_cache=False)
-    return token_logprobs(output.last_hidden_state[0, source], model.get_output_embeddings(), target, temperature=temperature, chunk=chunk)
+    hidden = row_hidden(model.get_decoder(), ids, positions, mask, source)
+    return token_logprobs(hidden, model.get_output_embeddings(), target, temperature=temperature, chunk=chunk)

@@ -35,6 +35,7 @@ class Reward:
     outcome_weight: float
     format_weight: float
     normalizer: str = "squad"
+    signed: bool = False  # the outcome counts from -1 to 1
     native_thinking: bool = False  # the model writes a thinking block of its own first, which is not scored
     engine_answers: bool = False  # an engine answers every search, so information that the policy writes itself breaks the format
 
@@ -52,5 +53,6 @@ class Reward:
         parts["format"] = 0.0 if broken else FORMATS[self.format](text)
         parts["searches"] = float(len(contents(text, Block.SEARCH)))
         parts["answer_words"] = float(len(answer.split()) if answer else 0)
-        total = self.outcome_weight * parts[self.outcome] + self.format_weight * parts["format"]
+        outcome = 2 * parts[self.outcome] - 1 if self.signed else parts[self.outcome]
+        total = self.outcome_weight * outcome + self.format_weight * parts["format"]
         return Score(total=total, parts=parts, answer=answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ssrl.text.tags import information_spans, label_spans
+from ssrl.text.tags import information_spans, label_spans, published_information_spans
 from ssrl.types import Block, Source
 
 
@@ -21,7 +21,7 @@ def label(pieces: Sequence[bytes], sources: Sequence[Source], mask: str, *, thin
         pieces: [T] bytes of each token.
         sources: [T] who wrote it.
         mask: `tokens`: sampled tokens outside of `<information>…</information>`, where a token that overlaps the span is inside;
-            `none`: every token of the response.
+            `none`: every token of the response; `paper`: sampled tokens outside of what the published mask finds.
         thinking: the prompt has already opened a think block.
 
     Returns:
@@ -41,6 +41,11 @@ def label(pieces: Sequence[bytes], sources: Sequence[Source], mask: str, *, thin
             inside[t], blocks[t] = True, Block.INFORMATION
     if mask == "none":
         return tuple(blocks), (True,) * len(pieces)
+    if mask == "paper":
+        inside = [False] * len(pieces)
+        for first, last in published_information_spans(text):
+            for t in _overlapping(starts, ends, first, last):
+                inside[t] = True
     return tuple(blocks), tuple(s is Source.POLICY and not i for s, i in zip(sources, inside, strict=True))
 
 

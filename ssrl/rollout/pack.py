@@ -30,6 +30,7 @@ class Row:
     source: Tensor  # [M] position in the row whose hidden state predicts the trained token
     target: Tensor  # [M] the trained token
     rollout: Tensor  # [M] index of its rollout in the batch
+    place: Tensor  # [M] how many trained tokens its rollout has before it
     sampled_logp: Tensor  # [M] the sampler's log-probability
 
     def to(self, device: torch.device) -> Row:
@@ -75,7 +76,7 @@ def _row(stretches: Sequence[Sequence[tuple[int, Rollout]]]) -> Row:
     positions: list[int] = []
     group_of: list[int] = []
     segment_of: list[int] = []  # 0: the group's prompt
-    picks: list[tuple[int, int, int, float]] = []
+    picks: list[tuple[int, int, int, int, float]] = []
     for group, members in enumerate(stretches):
         prompt = members[0][1].prompt_ids
         last_of_prompt = len(ids) + len(prompt) - 1
@@ -85,14 +86,14 @@ def _row(stretches: Sequence[Sequence[tuple[int, Rollout]]]) -> Row:
                 raise ValueError(f"rollouts of group {rollout.group!r} have different prompts")
             start = len(ids)
             _extend(ids, positions, group_of, segment_of, rollout.ids[: _inputs(rollout)], len(prompt), group, segment)
-            picks += [(start + t - 1 if t else last_of_prompt, token, index, logp) for t, token, logp in _trained(rollout)]
+            picks += [(start + t - 1 if t else last_of_prompt, token, index, k, logp) for k, (t, token, logp) in enumerate(_trained(rollout))]
     group, segment = torch.tensor(group_of), torch.tensor(segment_of)
     same = group[:, None] == group
     mask = same & ((segment == 0) | (segment[:, None] == segment)) & torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
-    source, target, rollout, logp = zip(*picks, strict=True)
+    source, target, rollout, place, logp = zip(*picks, strict=True)
     return Row(
         ids=torch.tensor(ids), positions=torch.tensor(positions), mask=mask, source=torch.tensor(source),
-        target=torch.tensor(target), rollout=torch.tensor(rollout), sampled_logp=torch.tensor(logp))  # fmt: skip
+        target=torch.tensor(target), rollout=torch.tensor(rollout), place=torch.tensor(place), sampled_logp=torch.tensor(logp))  # fmt: skip
 
 
 def _extend(ids: list, positions: list, groups: list, segments: list, tokens: Sequence[int], start: int, group: int, segment: int) -> None:

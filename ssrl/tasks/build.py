@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from ssrl.config import Config, LoraConfig
 from ssrl.errors import UserError
+from ssrl.policy.critic import Critic
 from ssrl.policy.hardware import sampler_dtype
 from ssrl.policy.load import LoadedModel, load_model
 from ssrl.policy.sampler import TransformersSampler
@@ -53,6 +54,21 @@ def _with_adapters(model: PreTrainedModel, lora: LoraConfig) -> PreTrainedModel:
     return get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
 
 
+def build_critic(config: Config, loaded: LoadedModel) -> Critic | None:
+    """The critic of an actor-critic algorithm: on the policy's trunk, or on one of its own that starts from `algo.critic.path`."""
+    c = config.algo.critic
+    if config.algo.advantage != "gae":
+        return None
+    if c.shared:
+        return Critic(loaded.model, shared=True)
+    m = config.model
+    model = load_model(c.path or m.path, revision=None if c.path else m.revision, dtype=m.dtype, attention=m.attention).model
+    if config.trainer.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()
+    return Critic(model, shared=False)
+
+
 def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
     """The loaded policy with who answers its searches in training, and with who does in evaluation; the same where they are the same."""
     r, p = config.rollout, config.prompt
@@ -66,7 +82,7 @@ def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
     def agent(engine: Engine) -> Agent:
         loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
         reward = Reward(
-            config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight, config.reward.normalizer,
+            config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight, config.reward.normalizer, signed=config.reward.signed,
             native_thinking=bool(config.model.thinking), engine_answers=engine.answers and not engine.may_decline)  # fmt: skip
         return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
 

@@ -81,4 +81,4 @@ def load_weights(model: Module, file: Path) -> None:
     import torch
 
     state = torch.load(file, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
-    model.load_state_dict({name.removeprefix("policy."): value for name, value in state.items()})
+    model.load_state_dict({name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")})

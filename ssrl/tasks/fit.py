@@ -21,7 +21,7 @@ from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
 from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.mirrors import Mirrors, open_mirrors
-from ssrl.tasks.build import build_agents, build_policy, device_of, engine_identity, ping, short_enough
+from ssrl.tasks.build import build_agents, build_critic, build_policy, device_of, engine_identity, ping, short_enough
 from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
 from ssrl.tasks.show import relative, show_run
@@ -29,6 +29,7 @@ from ssrl.tasks.sources import Sources
 from ssrl.training.callbacks import Checkpoints, Interruption, Recorder, Validator
 from ssrl.training.data import QuestionData
 from ssrl.training.files import AtomicCheckpointIO
+from ssrl.training.guard import Guard
 from ssrl.training.module import SearchRL
 from ssrl.training.progress import Progress
 from ssrl.types import Sampling
@@ -67,7 +68,7 @@ class Fit:
         for part, sets, kept in (("val", self.sources.val, self.vals), ("test", self.sources.test, self.tests)):
             for name, questions in sets.items():
                 kept[name], over_long[f"{part}/{name}"] = short_enough(agent, questions, limit, f"data.{part}.{name}")
-        self.module = SearchRL(c, agent, self._reference())
+        self.module = SearchRL(c, agent, self._reference(), build_critic(c, loaded))
         self.resume = self.last.exists()
         if self.resume:
             self.last_step = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["steps_done"]
@@ -81,7 +82,7 @@ class Fit:
     def _reference(self) -> Any:
         """The reference policy, only where a KL term needs it; adapters need none, since switched off they are the reference."""
         c = self.config
-        if c.algo.kl != "loss" or not c.algo.kl_coef or c.model.lora.rank:
+        if c.algo.kl == "none" or not c.algo.kl_coef or c.model.lora.rank:
             return None
         reference = load_model(c.model.path, revision=c.model.revision, dtype=c.model.dtype, attention=c.model.attention).model
         return reference.requires_grad_(False)
@@ -93,6 +94,7 @@ class Fit:
             recorder, self.evaluating, self.vals, every=c.eval.every, sampling=Sampling(temperature=c.eval.temperature), keep=c.eval.keep_rollouts, best=self.best
         )
         self.interruption = Interruption(self.progress.say)
+        guard = Guard(c.guard, self.best, self.progress.say)
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
         return L.Trainer(
@@ -100,7 +102,7 @@ class Fit:
             precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
             deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
-            callbacks=[self.interruption, recorder, validator, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
+            callbacks=[self.interruption, recorder, validator, guard, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
 
     def _manifest(self, over_long: dict[str, int]) -> None:
         c = self.config

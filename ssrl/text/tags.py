@@ -28,6 +28,7 @@ _ASCII = {
     for code in (*range(0xFE50, 0xFE70), *range(0xFF01, 0xFF5F), *range(0x1D400, 0x1D800))
     if len(form := unicodedata.normalize("NFKC", chr(code))) == 1 and form.isascii()
 }
+_ONE_LINE_INFORMATION = re.compile(r"<information>.*?</information>")
 # What the token that completes a stop string may carry beyond it: white space, or the `<` of a merged `><`.
 _TOKEN_REST = re.compile(r"\s*<?")
 
@@ -180,6 +181,13 @@ def information_spans(text: str) -> list[tuple[int, int]]:
     The loss mask is made of these, so it must not depend on a forgotten `</think>`.
     """
     return [(opening.start, closing.end if closing else len(text)) for opening, closing in pairs(text, Block.INFORMATION)]
+
+
+def published_information_spans(text: str) -> list[tuple[int, int]]:
+    """The characters that SSRL's published mask covers, with its two defects: a block of several lines is not found, and a block whose
+    text occurred before is looked for from the beginning, so that only its first occurrence is covered (FACTS 1.6)."""
+    found = (text.find(match[0]) for match in _ONE_LINE_INFORMATION.finditer(text))
+    return sorted({(start, text.index(TAGS[Block.INFORMATION][1], start) + len(TAGS[Block.INFORMATION][1])) for start in found})
 
 
 def label_spans(text: str, *, thinking: bool = False) -> list[tuple[int, int, Block]]:

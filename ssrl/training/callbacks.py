@@ -37,6 +37,12 @@ class Recorder(L.Callback):
             self.folder.rollouts.append("train", step, rollouts)
             self.folder.set_status(State.RUNNING, step=step)
             self.progress.step(step, result.metrics)
+            if short := int(result.metrics.get("rollout/unfilled", 0)):
+                size, batches = module.config.train.questions, int(result.metrics["rollout/batches"])
+                self.progress.say(
+                    f"step {step}: {size - short} of {size} questions had right and wrong rollouts after {batches} batches (algo.max_batches); "
+                    "it was trained on those"
+                )
 
     def write(self, metrics: dict[str, float], step: int) -> None:
         self.folder.append_metrics({"step": step, "time": time.time(), **metrics})
@@ -66,18 +72,20 @@ class Validator(L.Callback):
     def _run(self, trainer: L.Trainer, module: SearchRL) -> None:
         if not self.every or not self.sets:
             return
-        step, scores = module.steps_done, []
+        step, scores, rewards = module.steps_done, [], []
         for name, questions in self.sets.items():
             self.recorder.progress.phase(f"validating on {len(questions)} questions of {name}")
             metrics, rollouts = evaluate(
                 self.agent, questions, f"val/{name}", sampling=self.sampling, run_seed=module.config.seed
             )
             scores.append(metrics[f"val/{name}/em"])
+            rewards.append(metrics[f"val/{name}/reward"])
             if trainer.is_global_zero:
                 self.recorder.write(metrics, step)
                 self.recorder.folder.rollouts.append(f"val.{name}", step, [record_of(self.agent, r, step) for r in rollouts[: self.keep]])
                 self.recorder.progress.validation(step, name, metrics)
         score = sum(scores) / len(scores)
+        module.validated = (step, sum(rewards) / len(rewards))
         if module.best is None or score > module.best[0]:
             module.best = (score, step)
             trainer.save_checkpoint(self.best, weights_only=True)
@@ -132,7 +140,7 @@ class Checkpoints(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
         step = module.steps_done
         stop = self.interruption.agreed(module.device)
-        if stop or step % self.every == 0 or step == module.config.train.steps:
+        if stop or trainer.should_stop or step % self.every == 0 or step == module.config.train.steps:
             trainer.save_checkpoint(self.last)
         trainer.should_stop = trainer.should_stop or stop
 

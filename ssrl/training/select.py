@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ssrl.types import Rollout, Status
 
 
-def trainable(rollouts: Sequence[Rollout], *, failed: bool = False) -> list[Rollout]:
-    """Rollouts without those one of whose calls failed (unless `failed`), and without groups that this leaves with fewer than two."""
+def trainable(rollouts: Sequence[Rollout], *, failed: bool = False, alone: bool = False) -> list[Rollout]:
+    """Rollouts without those one of whose calls failed (unless `failed`), and without groups of fewer than two (unless `alone`)."""
     groups = [[r for r in members if failed or r.status is not Status.FAILED] for members in by_group(rollouts)]
-    return [r for members in groups if len(members) > 1 for r in members]
+    return [r for members in groups if len(members) > 1 or alone for r in members]
 
 
 def by_group(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:

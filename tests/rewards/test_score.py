@@ -171,3 +171,11 @@ def test_the_names_are_those_of_the_configuration():
 
     options = {name: field.metadata["options"] for name, field in RewardConfig.__dataclass_fields__.items() if "options" in field.metadata}
     assert options["outcome"] == tuple(OUTCOMES) and options["format"] == tuple(FORMATS)
+
+
+def test_a_signed_outcome_counts_from_minus_one_to_one():
+    for text, total in (("<think>x</think><answer>42</answer>", 1.0), ("<think>x</think><answer>41</answer>", -1.0)):
+        rollout = Rollout(
+            question=Question(id="q", text="x", answers=("42",)), group="g", sample=0, prompt_ids=(1,), ids=(), sources=(), blocks=(), turns=(),
+            logprobs=(), trained=(), segments=(Segment(source=Source.POLICY, text=text),), status=Status.ANSWERED)  # fmt: skip
+        assert Reward("em", "none", 1.0, 0.0, signed=True)(rollout).total == total

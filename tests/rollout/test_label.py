@@ -94,6 +94,14 @@ def test_mask_none_trains_every_token_and_labels_as_before():
     check([("<think>", "T", "t", "x"), ("<information>", "E", "i", "x"), ("b", "P", "t", "x"), ("<information>", "P", "i", "x")], mask="none")
 
 
+def test_the_published_mask_misses_blocks_of_several_lines_and_masks_a_repeated_block_once():
+    one_line = [("<information>", "P", "i", "-"), (" A ", "P", "i", "-"), ("</information>", "P", "i", "-")]
+    again = [(token, source, block, "x") for token, source, block, _ in one_line]
+    lines = [("<information>", "P", "i", "x"), ("\nA\n", "P", "i", "x"), ("</information>", "P", "i", "x")]
+    check([("<search>q</search>", "P", "s", "x"), *one_line, ("\n", "P", "-", "x"), *again, *lines, ("ok", "P", "-", "x")], mask="paper")
+    check([("<information>", "E", "i", "-"), ("\nA\n", "E", "i", "-"), ("</information>", "E", "i", "-")], mask="paper")
+
+
 @pytest.mark.parametrize("text", ["", "x", "日本"])
 def test_the_view_has_one_character_a_byte_and_blanks_for_the_engine(text):
     pieces = [text.encode(), "é<answer>".encode()]

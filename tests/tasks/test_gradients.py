@@ -120,7 +120,7 @@ def not_finite(monkeypatch, steps):
         loss, metrics = policy_loss(*args)
         return (loss * float("nan") if next(number) in steps else loss), metrics
 
-    monkeypatch.setattr("ssrl.training.module.policy_loss", broken)
+    monkeypatch.setattr("ssrl.training.learner.policy_loss", broken)
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_kept_for_a_look(runs, 
     after = runs.weights(folder)
     assert all(torch.equal(before[name], after[name]) for name in before)
     dump = torch.load(folder.path / "bad-step-2-rank0.pt", weights_only=False)
-    assert dump["step"] == 2 and len(dump["advantages"]) == 8 and sum(len(row.target) for row in dump["rows"]) > 0
+    assert dump["step"] == 2 and len(dump["part"].indices) == 8 and sum(len(row.target) for row in dump["part"].rows) > 0
     folder = runs.run("train.steps=3")
     assert [row["train/skipped_steps"] for row in folder.metrics() if "train/lr" in row] == [0, 1, 0]
     assert all(value.isfinite().all() for value in runs.weights(folder).values())

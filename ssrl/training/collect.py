@@ -1,0 +1,110 @@
+"""The rollouts of one training step: once for every question, or until the batch is full of questions that have something to teach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ssrl.algo.filters import mixed_groups
+from ssrl.config import Config
+from ssrl.data.order import Draw, QuestionStream
+from ssrl.training import ranks
+from ssrl.training.agent import Agent, group_name
+from ssrl.training.select import by_group
+from ssrl.training.vote import relabelled, vote_metrics
+from ssrl.types import Question, Rollout, Sampling, seed_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Of this process."""
+
+    rollouts: list[Rollout]  # all that were sampled
+    kept: list[Rollout]  # those of the groups that are trained, side by side
+    number: dict[str, int]  # of each kept group in the whole run, whichever process has it
+    metrics: dict[str, float]  # over all processes
+
+
+class Collector:
+    """Samples and scores. Its only state counts the questions that dynamic sampling has drawn beyond the planned ones.
+
+    These come from a stream of their own, so that the planned order of questions stays what it is.
+    """
+
+    def __init__(self, config: Config, agent: Agent) -> None:
+        self.config, self.agent = config, agent
+        self.cursor = 0
+
+    def collect(self, draws: Sequence[Draw], step: int, questions: Sequence[Question], device: torch.device) -> Collected:
+        """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
+        rollouts = self._sample(draws, step, "")
+        groups, votes = self._labelled(rollouts)
+        if self.config.algo.dynamic_sampling:
+            return self._fill(rollouts, groups, votes, step, questions, device)
+        number = {group_name((step, draw.position)): draw.position for draw in draws}
+        kept = [r for group in groups for r in group]
+        return Collected(rollouts=rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device))
+
+    def _labelled(self, rollouts: list[Rollout]) -> tuple[list[list[Rollout]], dict[str, float]]:
+        """The groups that have a label, and what is known of the votes; with gold answers all groups do, and there are no votes."""
+        reward = self.config.reward
+        if reward.label == "gold":
+            return by_group(rollouts), {}
+        return relabelled(
+            by_group(rollouts), self.agent.reward, normalizer=reward.normalizer, min_share=reward.min_share, train=self.config.rollout.n)  # fmt: skip
+
+    def _vote_metrics(self, votes: Sequence[dict[str, float]], device: torch.device) -> dict[str, float]:
+        if self.config.reward.label == "gold":
+            return {}
+        sums = ranks.total([sum(vote[name] for vote in votes) for name in votes[0]], device)
+        return vote_metrics(dict(zip(votes[0], sums, strict=True)))
+
+    def _fill(
+        self, rollouts: list[Rollout], groups: list[list[Rollout]], votes: dict[str, float], step: int, questions: Sequence[Question],
+        device: torch.device,
+    ) -> Collected:  # fmt: skip
+        """Sample more until as many groups as the step has questions are mixed. [DAPO, arXiv 2503.14476, eq. 11]"""
+        size, most = self.config.train.questions, self.config.algo.max_batches
+        mixed, polls = _mixed(groups), [votes]
+        batches, found = 1, self._count(mixed, device)
+        while found < size and batches < most:
+            stream = QuestionStream(questions, seed_for(self.config.seed, "more questions"), self.cursor)
+            extra = self._sample(stream.take(size)[ranks.rank() :: ranks.world_size()], step, "more")
+            self.cursor = stream.cursor
+            more, votes = self._labelled(extra)
+            rollouts, mixed, polls = rollouts + extra, mixed + _mixed(more), [*polls, votes]
+            batches, found = batches + 1, self._count(mixed, device)
+        # by the order of processes and sampling; a process's groups come behind those of the ones before it
+        counts = ranks.gathered([len(mixed)])
+        first = sum(counts[: ranks.rank()])
+        kept = mixed[: max(size - first, 0)]
+        sampled = ranks.total([float(len(by_group(rollouts)))], device)[0]
+        metrics = {
+            "rollout/batches": float(batches),
+            "rollout/thrown_away_frac": 1 - min(found, size) / sampled,
+            "rollout/unfilled": float(max(size - found, 0)),
+        } | self._vote_metrics(polls, device)
+        return Collected(
+            rollouts=rollouts, kept=[r for group in kept for r in group], number={group[0].group: first + i for i, group in enumerate(kept)}, metrics=metrics)  # fmt: skip
+
+    def _count(self, groups: Sequence[Sequence[Rollout]], device: torch.device) -> int:
+        return int(ranks.total([float(len(groups))], device)[0])
+
+    def _sample(self, draws: Sequence[Draw], step: int, kind: str) -> list[Rollout]:
+        r = self.config.rollout
+        # a question may occur twice in a batch, at the border of an epoch, so a draw is named by its position
+        names = [(step, kind, draw.position) if kind else (step, draw.position) for draw in draws]
+        return self.agent.rollouts(
+            [draw.question for draw in draws], names, n=self.config.reward.votes or r.n, run_seed=self.config.seed, step=step,
+            sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
+
+
+def _mixed(groups: list[list[Rollout]]) -> list[list[Rollout]]:
+    """The groups that hold a right and a wrong rollout, by exact match with the label."""
+    if not groups:
+        return []
+    right = torch.tensor([r.score.parts.get("label_em", r.score.parts["em"]) for group in groups for r in group])
+    of = torch.tensor([i for i, group in enumerate(groups) for _ in group])
+    return [group for group, mixed in zip(groups, mixed_groups(right, of).tolist(), strict=True) if mixed]

@@ -1,0 +1,238 @@
+"""The updates of one batch: what is known of its tokens before them, then epochs of mini-batches, one optimiser step each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ssrl.algo.advantage import ADVANTAGES
+from ssrl.algo.aggregate import AGGREGATES
+from ssrl.algo.covariance import SELECTIONS, token_keys
+from ssrl.algo.credit import Batch, assign
+from ssrl.algo.kl import ESTIMATORS, Coefficient
+from ssrl.algo.loss import policy_loss
+from ssrl.algo.tokens import Objective, Tokens
+from ssrl.algo.value import explained_variance, value_loss
+from ssrl.config import Config
+from ssrl.policy.critic import Critic
+from ssrl.policy.logprobs import row_hidden, token_logprobs
+from ssrl.rollout.pack import Row
+from ssrl.training import ranks
+from ssrl.training.experience import Experience, Layout, Part
+from ssrl.training.metrics import means
+from ssrl.training.select import mini_batches
+from ssrl.types import seed_for
+
+Step = Callable[[Iterator[tuple[Tensor, dict[str, Tensor]]], int], dict[str, float]]
+"""Makes an optimiser step of the losses of some rows, at least as many as the number given; returns the sums of their metrics and its own."""
+
+
+class Learner:
+    """The objective of an `algo=` file, acting on a policy. What a checkpoint keeps of it is the weight of the KL term."""
+
+    def __init__(self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None) -> None:
+        self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
+        a = config.algo
+        chosen = {field.name: getattr(a, field.name) for field in fields(Objective)}
+        self.objective = Objective(**chosen | {"kl_coef": 0.0 if a.kl != "loss" else a.kl_coef})
+        self.coefficient = Coefficient(value=0.0 if a.kl == "none" else a.kl_coef, target=a.kl_target, horizon=a.kl_horizon)
+        self.selects = SELECTIONS.get(a.surrogate)
+        self.part: Part | None = None  # of the last update, for a look at one that failed
+
+    def learn(self, layout: Layout, rewards: Tensor, step: int, optimise: Step) -> tuple[dict[str, float], Experience]:
+        """All optimiser steps of one batch; the metrics are their means.
+
+        Args:
+            rewards: [R] float64.
+            optimise: makes one of them.
+        """
+        a = self.config.algo
+        self.objective = replace(self.objective, kl_coef=self.coefficient.value if a.kl == "loss" else 0.0)
+        experience, found = self._experience(layout, rewards)
+        results = [
+            self._update(experience, part, (step, epoch, k), optimise)
+            for epoch in range(a.epochs)
+            for k, part in enumerate(mini_batches((layout.numbers // self.config.rollout.n).tolist(), a.updates))
+        ]
+        metrics = means(results) | found
+        if a.kl != "none" and a.kl_target is not None:
+            metrics["train/kl_coef"] = self.coefficient.value
+            count = ranks.total([float(len(layout.rollouts))], layout.device)[0]
+            self.coefficient = self.coefficient.after(metrics.get("loss/kl", float("nan")), int(count))
+        return metrics, experience
+
+    # Before the updates
+
+    def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, dict[str, float]]:
+        """Advantages of all tokens, and the log-probabilities and values that the updates compare with."""
+        a, found = self.config.algo, {}
+        count = len(layout.rollout)
+        whole = layout.part(range(len(layout.rollouts)), row_tokens=self.config.trainer.row_tokens)
+        old = torch.full((count,), float("nan"), device=layout.device)
+        if a.kl == "reward" or a.epochs > 1 or self.selects:
+            old = self._pass(whole, lambda row: self._logprobs(self.policy, row))
+        elif a.updates > 1:  # the ratio is 1 in the first update, which then needs no pass
+            later = [i for i, number in enumerate((layout.numbers // self.config.rollout.n).tolist()) if number % a.updates]
+            old = self._pass(layout.part(later, row_tokens=self.config.trainer.row_tokens), lambda row: self._logprobs(self.policy, row))
+        kl = None
+        if a.kl == "reward" and self.coefficient.value:
+            kl = ESTIMATORS[a.kl_estimator](old, self._pass(whole, self._reference_logprobs))
+            found["loss/kl"] = self._mean(kl)
+        values = self._pass(whole, self._values) if self.critic is not None else None
+        batch = Batch(
+            rewards=rewards.to(layout.device), groups=layout.groups, rollout=layout.rollout, kl=kl, kl_coef=self.coefficient.value,
+            values=values, gamma=a.gamma, lam=a.lam)  # fmt: skip
+        credit = assign(a.advantage, batch, whitened=a.whiten, total=self._total)
+        if values is not None:
+            explained = explained_variance(values, credit.returns, self._total)
+            found |= {"critic/value_mean": self._mean(values)} | ({} if explained is None else {"critic/explained_variance": explained})
+        return Experience(layout=layout, advantages=credit.advantages, old_logp=old, values=values, returns=credit.returns), found
+
+    @torch.no_grad()
+    def _pass(self, part: Part, of_row: Callable[[Row], Tensor]) -> Tensor:
+        """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere. Every process runs as many."""
+        out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
+        for row in part.rows:
+            out[part.of(row)] = of_row(row)
+        return out
+
+    # One update
+
+    def _update(self, e: Experience, indices: Sequence[int], name: tuple[int, int, int], optimise: Step) -> dict[str, float]:
+        a, layout = self.config.algo, e.layout
+        advantages = e.advantages
+        part = layout.part(indices, row_tokens=self.config.trainer.row_tokens, keep=self._signalled(e, indices))
+        self.part = part
+        tokens, rollouts = ranks.total([float(part.lengths.sum()), float(len(indices))], layout.device)
+        weights = torch.zeros(len(layout.rollouts), device=layout.device)
+        weights[part.indices] = AGGREGATES[a.aggregate](
+            part.lengths, total_tokens=int(tokens), total_rollouts=int(rollouts),
+            constant_length=a.constant_length or self.config.rollout.max_response_tokens)  # fmt: skip
+        share = 1 / max(tokens, 1.0)
+        selected = self._selected(e, part, name) if self.selects else None
+
+        def losses() -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+            for row in part.rows:
+                at = part.of(row)
+                yield self._row(row, Tokens(
+                    logp=row.sampled_logp, old_logp=e.old_logp[at], advantages=advantages[at], weights=weights[layout.rollout[at]],
+                    rollout=row.rollout, share=share, sampler_logp=row.sampled_logp, selected=None if selected is None else selected[at],
+                ), e.values[at] if e.values is not None else None, e.returns[at] if e.returns is not None else None)  # fmt: skip
+            while True:  # for a process that has fewer rows than another
+                row = _filler_row(layout.device)
+                one = torch.zeros(1, device=layout.device)
+                filler = Tokens(logp=one, old_logp=one * float("nan"), advantages=one, weights=one, rollout=row.rollout, share=0.0, sampler_logp=one,
+                                selected=None if selected is None else one.bool())  # fmt: skip
+                yield self._row(row, filler, one, one)
+
+        return _normalised(optimise(losses(), len(part.rows)))
+
+    def _signalled(self, e: Experience, indices: Sequence[int]) -> list[bool] | None:
+        """[P] which rollouts have any advantage, where leaving out the others changes nothing; None: all must be computed."""
+        a = self.config.algo
+        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.advantage not in ADVANTAGES
+        if needed or not self.config.train.skip_no_signal:
+            return None
+        signalled = torch.zeros(len(e.layout.rollouts), device=e.layout.device).index_add(0, e.layout.rollout, e.advantages.abs()) > 0
+        return signalled[torch.tensor(list(indices), dtype=torch.long, device=e.layout.device)].tolist()
+
+    def _selected(self, e: Experience, part: Part, name: tuple[int, int, int]) -> Tensor:
+        """[M of the layout] bool: the tokens of the mini-batch that a covariance rule acts on, by one threshold over all processes."""
+        _, epoch, k = name
+        layout, at = e.layout, part.tokens()
+        now = e.old_logp if epoch == k == 0 else self._pass(part, lambda row: self._logprobs(self.policy, row))
+        tokens = Tokens(
+            logp=now[at], old_logp=e.old_logp[at], advantages=e.advantages[at], weights=torch.zeros_like(now[at]), rollout=layout.rollout[at], share=0.0)  # fmt: skip
+        selected = torch.zeros(len(layout.rollout), dtype=torch.bool, device=layout.device)
+        keys = token_keys(layout.numbers, layout.rollout)[at]
+        seed = seed_for(self.config.seed, "selection", *name)
+        selected[at] = self.selects(self.objective, tokens, keys, seed=seed, total=self._total, gather=self._gather)
+        return selected
+
+    def _row(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of one row, with gradient, and metrics that add up."""
+        a = self.config.algo
+        hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        logp, entropy = self._head(self.policy, hidden, row, entropy_gradient=bool(a.entropy_coef))
+        old = torch.where(t.old_logp.isnan(), logp.detach(), t.old_logp)
+        reference = self._reference_logprobs(row) if a.kl == "loss" and self.objective.kl_coef else None
+        loss, metrics = policy_loss(self.objective, replace(t, logp=logp, old_logp=old, entropy=entropy, reference=reference))
+        if self.critic is not None:
+            values = self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+            of_critic, more = value_loss(values, old_values, returns, torch.full_like(values, t.share), clip=a.critic.value_clip)
+            loss, metrics = loss + (a.critic.coef if a.critic.shared else 1.0) * of_critic, metrics | more
+        gap = old - row.sampled_logp  # NaN where the sampler gave none (mask=none trains engine tokens too)
+        known = t.share * ~gap.isnan()
+        gap = gap.nan_to_num()
+        return loss, metrics | {
+            "sum/weight": torch.tensor(t.share * len(logp)),
+            "sum/entropy": (t.share * entropy.detach()).sum(),
+            "sum/known": known.sum(),
+            "sum/mismatch_k1": (-known * gap).sum(),
+            "sum/mismatch_abs": (known * gap.abs()).sum(),
+            "sum/tokens": torch.tensor(float(len(logp) if t.share else 0)),
+            "sum/inputs": torch.tensor(len(row.ids)),
+        }
+
+    # Forward passes of a row, [M]
+
+    def _head(self, model: PreTrainedModel, hidden: Tensor, row: Row, **options: bool) -> tuple[Tensor, Tensor]:
+        return token_logprobs(
+            hidden, model.get_output_embeddings(), row.target, temperature=self.config.rollout.temperature,
+            chunk=self.config.trainer.logprob_chunk, **options)  # fmt: skip
+
+    def _logprobs(self, model: PreTrainedModel, row: Row) -> Tensor:
+        hidden = row_hidden(model.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        return self._head(model, hidden, row)[0]
+
+    @torch.no_grad()
+    def _reference_logprobs(self, row: Row) -> Tensor:
+        if hasattr(self.policy, "peft_config"):  # adapters switched off are the reference
+            with self.policy.disable_adapter():
+                return self._logprobs(self.policy, row)
+        return self._logprobs(self.reference.to(row.ids.device), row)
+
+    def _values(self, row: Row) -> Tensor:
+        hidden = None
+        if self.critic.trunk is None:
+            hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        return self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+
+    # Over processes
+
+    @staticmethod
+    def _total(values: Tensor) -> Tensor:
+        return torch.tensor(ranks.total(values.tolist(), values.device), dtype=values.dtype, device=values.device)
+
+    @staticmethod
+    def _gather(values: Tensor) -> Tensor:
+        return torch.cat([part.to(values.device) for part in ranks.gathered([values])])
+
+    def _mean(self, values: Tensor) -> float:
+        total, count = ranks.total([float(values.double().sum()), float(len(values))], values.device)
+        return total / max(count, 1.0)
+
+
+def _normalised(sums: dict[str, Any]) -> dict[str, float]:
+    """Metrics over the trained tokens that were computed; absent where there are none."""
+    found = {name: value for name, value in sums.items() if not name.startswith("sum/")}
+    if weight := sums.get("sum/weight", 0.0):
+        found["train/entropy"] = sums["sum/entropy"] / weight
+    if known := sums.get("sum/known", 0.0):
+        found["mismatch/k1"] = sums["sum/mismatch_k1"] / known
+        found["mismatch/mean_abs"] = sums["sum/mismatch_abs"] / known
+    return found | {"train/trained_tokens": sums.get("sum/tokens", 0.0), "train/input_tokens": sums.get("sum/inputs", 0.0)}
+
+
+def _filler_row(device: torch.device) -> Row:
+    """A row of two tokens."""
+    one = torch.zeros(1, dtype=torch.long, device=device)
+    two = torch.zeros(2, dtype=torch.long, device=device)
+    mask = torch.ones(2, 2, dtype=torch.bool, device=device).tril()
+    return Row(
+        ids=two, positions=torch.arange(2, device=device), mask=mask, source=one, target=one, rollout=one, place=one, sampled_logp=one.float())  # fmt: skip
