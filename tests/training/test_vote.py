@@ -46,7 +46,7 @@ def test_changing_the_gold_answers_changes_no_reward():
 
 
 def test_a_group_without_answers_or_with_too_small_a_majority_is_left_out():
-    groups = [group("none", "x", None, None, None), group("split", "x", "a", "b", "c"), group("clear", "x", "a", "a", "c")]
+    groups = [group("none", "x", None, None, None), group("split", "x", "p", "q", "r"), group("clear", "x", "p", "p", "r")]
     kept, sums = relabelled(groups, REWARD, normalizer="squad", min_share=0.5, train=3)
     assert [members[0].group for members in kept] == ["clear"]
     assert vote_metrics(sums)["vote/labelled_frac"] == pytest.approx(1 / 3)
