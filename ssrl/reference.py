@@ -20,7 +20,7 @@ INTRODUCTION = """\
 
 <!-- Written by `python -m ssrl.reference > docs/config.md`; do not edit. -->
 
-Every key, from `ssrl/config.py`. A choice is typed as `group=choice`, a value as `group.key=value`; what is typed wins over the files in
+Every key, from `ssrl/config`. A choice is typed as `group=choice`, a value as `group.key=value`; what is typed wins over the files in
 `ssrl/conf`, and those win over the defaults below. `python -m ssrl --cfg job --resolve` shows the outcome for any command, and files of
 your own join with `--config-dir FOLDER`.
 

@@ -1,4 +1,4 @@
-"""The dataclasses of `ssrl/config.py` as a list of keys, and the nearest known names to a mistyped one.
+"""The dataclasses of `ssrl/config` as a list of keys, and the nearest known names to a mistyped one.
 
 A dotted key is `group.field`; the entries of a dictionary are written `*` (`data.train.*.path`).
 """
