@@ -62,7 +62,7 @@ def test_help_is_short_and_names_every_group(capsys):
     ("words", "phrase"),
     [
         (["foo=1"], "foo is not a key"),
-        (["lr=1e-5"], "did you mean train.lr?"),
+        (["lr=1e-5"], "did you mean algo.critic.lr or train.lr?"),
         (["rollout.temprature=1"], "rollout.temperature"),
         (["data.train.mine.pth=x"], "data.train.mine.path"),
         (["foo"], "group=choice or key=value"),

@@ -268,6 +268,7 @@ def test_ctrl_c_does_not_wait_for_a_slow_call():
     code = (
         "import os, signal, threading, time\n"
         "from ssrl.calls.caller import Caller, Limits\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs are started with it ignored
         "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "Caller(Limits(timeout_s=90)).run([lambda left: time.sleep(90)] * 40)\n"
     )
