@@ -31,6 +31,7 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "simulator.documents": (1, 100),
     "simulator.temperature": (0, INFINITY),
     "simulator.max_tokens": (1, INFINITY),
+    "simulator.steps": (0, INFINITY),
     "simulator.base": (1.000001, INFINITY),
     "simulator.start": (0, 1),
     "simulator.end": (0, 1),

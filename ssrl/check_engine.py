@@ -76,6 +76,8 @@ def servers_have_urls(config: Config) -> str | None:
             return f"retriever={retriever.name} needs a server: type retriever.urls=[http://127.0.0.1:8000]"
     if config.simulator.name == "openai" and not config.simulator.urls:
         return "simulator=openai needs a server: type simulator.urls=[http://127.0.0.1:6001/v1]"
+    if any("@" in url.partition("://")[2].partition("/")[0] for urls in (*(r.urls for r in retrievers(config)), config.simulator.urls) for url in urls):
+        return "a user or password in retriever.urls or simulator.urls would stand in the files of the run: use a server without one, or a key in the environment"
     return None
 
 
@@ -86,6 +88,8 @@ def prompt_fits_engine(config: Config) -> str | None:
             return f"engine=none answers no search, but prompt={prompt} offers them: type prompt=r1 (or prompt=quickstart_none for a small model)"
         if engine.name in ANSWERING and not config.prompt.search:
             return f"engine={engine.name} waits for searches, but prompt={prompt} does not offer them: type prompt=search_r1"
+        if engine.name == "fullsim" and not config.prompt.search:
+            return f"engine=fullsim is for searches, but prompt={prompt} does not offer them: type engine=none, or prompt=ssrl"
     return None
 
 
@@ -101,7 +105,14 @@ def choices_do_nothing(config: Config) -> str | None:
     )
 
 
+def asking_knows_no_answer(config: Config) -> str | None:
+    if config.task == "ask" and "semireal" in {engine.name for engine in engines(config)}:
+        return "engine=semireal tells the simulator the gold answer, and a question of task=ask has none: choose another engine"
+    return None
+
+
 ERRORS = (
+    asking_knows_no_answer,
     engine_is_named,
     k_is_a_number,
     retry_holds_no_tag,

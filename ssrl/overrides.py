@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from ssrl.errors import UserError
 from ssrl.schema import generic, keys
 
 OVERRIDE = re.compile(r"(?P<plus>\+{0,2})(?P<key>[^+~=\s][^=]*)=(?P<value>.*)", re.DOTALL)
@@ -89,6 +90,9 @@ def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str]
     Args:
         words: overrides in Hydra's spelling.
         defaults: choice of each group of the defaults list.
+
+    Raises:
+        UserError: engines are swept over that have no recipe in common.
     """
     typed = {match["key"]: match["value"] for match in map(OVERRIDE.fullmatch, words) if match}
     if typed.keys() & {"experiment", "ckpt"} or "~experiment" in words:
@@ -102,6 +106,11 @@ def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str]
                 f"the recipe is the published one (experiment={published}), because experiment={defaults['experiment']} is not made for "
                 f"{key}={value}; name an experiment to choose"
             )
+    if "none" in engines and len(set(engines)) > 1:
+        raise UserError(
+            f"engine={','.join(engines)} cannot share a recipe: engine=none needs a prompt without searches and the others one with them; "
+            "sweep it apart, or name an experiment and prompts"
+        )
     fitting = {QUICKSTARTS.get(engine, SEARCHING) for engine in engines} - {defaults["experiment"]}
     if not fitting or task == ["serve"]:
         return [], ""

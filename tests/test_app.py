@@ -192,6 +192,11 @@ def test_the_quickstart_recipe_is_not_inherited_by_what_it_was_not_made_for(word
     assert bool(why) == bool(added)
 
 
+def test_a_sweep_over_engines_without_a_recipe_in_common_is_refused():
+    with pytest.raises(UserError, match="engine=none,fullsim cannot share a recipe"):
+        prepare(["-m", "engine=none,fullsim"])
+
+
 def test_the_recipe_is_said_and_what_was_typed_wins(capsys):
     words = prepare(["model=tiny", "rollout.n=3"])
     assert "experiment=ssrl" in capsys.readouterr().err

@@ -15,7 +15,7 @@ COMPOSER = Composer()
 GROUPS = [group for group in COMPOSER.groups if group != "experiment"]
 FILES = [(group, choice) for group in GROUPS for choice in COMPOSER.options(group)]
 EXPERIMENTS = COMPOSER.options("experiment")
-EXTRA = {("model", "path"): ["model.path=a/folder"], ("data", "files"): [f"data.{part}.mine.path=a.jsonl" for part in ("train", "val", "test")], ("engine", "none"): ["prompt=r1"]}
+EXTRA = {("model", "path"): ["model.path=a/folder"], ("data", "files"): [f"data.{part}.mine.path=a.jsonl" for part in ("train", "val", "test")], ("engine", "none"): ["prompt=r1"], ("prompt", "r1"): ["engine=none"], ("prompt", "quickstart_none"): ["engine=none"]}
 KINDS = ("retriever", "simulator")  # their name selects a kind, of which several files may be presets
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omegaconf import II
+
 from ssrl.config.fields import choice, content, free, only
 
 RETRIEVING = ("fullreal", "sim2real", "entropy")  # engines that ask a retriever
@@ -112,6 +114,8 @@ class SimulatorConfig:
     """Keep replies in `calls.cache` too; the key holds the question, the gold answer, useful or noisy, and the seed."""
     schedule: str = choice("curriculum", "curriculum", "random", "constant")
     """The probability p that a reply is noisy. `curriculum`: p = start + (base^(i/m) - 1)/(base - 1) (end - start) at step i of m; `random`: 0.5; `constant`: start."""
+    steps: int = II("train.steps")
+    """curriculum: m, the training steps over which p rises. A run that is to go on after its last step with the same curriculum names it from the start."""
     base: float = 4.0
     """curriculum: how late the noise comes."""
     start: float = 0.0

@@ -19,7 +19,7 @@ retry message. The prompt is never cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ssrl.rollout.episode import Episode, Task
@@ -65,6 +65,7 @@ class EpisodeLoop:
         self.sampler, self.engine, self.renderer, self.limits = sampler, engine, renderer, limits
         self.stop_at_answer, self.mask = stop_at_answer, mask
         self.token_text = TokenText(renderer.tokenizer)
+        self.listener: Callable[[Sequence[int]], None] | None = None  # told the tokens of documents as they are put in
         self._must_answer = engine.answers and not engine.may_decline
 
     def run(self, tasks: Sequence[Task], sampling: Sampling, *, run_seed: int, step: int = 0) -> list[Rollout]:
@@ -163,5 +164,8 @@ class EpisodeLoop:
         if room < 0:
             e.status = Status.TRUNCATED
             return True
-        e.append((*before, *documents[:room], *after), Source.ENGINE)
+        shown = (*before, *documents[:room], *after)
+        e.append(shown, Source.ENGINE)
+        if self.listener is not None:
+            self.listener(shown)
         return len(documents) > room or len(text) > max_chars

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -24,7 +26,7 @@ def main(config: Config, overrides: list[str]) -> None:
     _, agent = build_agents(config, build_trained(config))
     ping(agent)
     writer = Writer(console, agent)
-    agent.sampler.listener = writer.token
+    agent.sampler.listener, agent.loop.listener = writer.token, writer.documents
     question = Question(id="asked", text=config.question, answers=("unknown",))
     rollout = agent.rollouts(
         [question], [("ask",)], n=1, run_seed=config.seed, step=0, sampling=Sampling(temperature=config.eval.temperature))[0]  # fmt: skip
@@ -38,10 +40,17 @@ class Writer:
     def __init__(self, console: Console, agent: Agent) -> None:
         self.console, self.agent = console, agent
         self.ids = list(agent.loop.renderer.prefill_ids())
+        self.sources = [Source.POLICY] * len(self.ids)
         self.shown = 0  # bytes printed
 
     def token(self, index: int, token: int) -> None:
         self.ids.append(token)
+        self.sources.append(Source.POLICY)
+        self._write(final=False)
+
+    def documents(self, ids: Sequence[int]) -> None:
+        self.ids += ids
+        self.sources += [Source.ENGINE] * len(ids)
         self._write(final=False)
 
     def finish(self) -> None:
@@ -54,7 +63,7 @@ class Writer:
         opening = raw.rfind(b"<")
         held = not final and opening >= self.shown and b">" not in raw[opening:] and len(raw) - opening < _LONGEST_TAG
         end = opening if held else len(raw)
-        blocks, _ = label(pieces, [Source.POLICY] * len(pieces), "tokens")
+        blocks, _ = label(pieces, self.sources, "tokens")
         style_of = [STYLES[block] for piece, block in zip(pieces, blocks, strict=True) for _ in piece]
         while self.shown < end:
             style = style_of[self.shown]

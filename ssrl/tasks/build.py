@@ -86,9 +86,9 @@ def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
             native_thinking=bool(config.model.thinking), engine_answers=engine.answers and not engine.may_decline)  # fmt: skip
         return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
 
-    training = agent(build_engine(config, device))
+    training = agent(build_engine(config, str(device_of(config))))
     other = evaluation(config)
-    return training, training if other is config else agent(build_engine(other, device))
+    return training, training if other is config else agent(build_engine(other, str(device_of(config))))
 
 
 def ping(*agents: Agent) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from ssrl.check import check
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.runlog.files import read_json
@@ -59,6 +60,7 @@ def with_run_config(config: Config, overrides: list[str]) -> Config:
             merged = OmegaConf.merge(merged, addition)
     if "name" not in typed:
         merged.name = Config.name  # the interpolation again, over the sections as they are now
+    check(merged)
     return OmegaConf.to_object(merged)
 
 

@@ -56,7 +56,7 @@ def build_engine(config: Config, device: str = "cpu") -> Engine:
     if e.name == "semireal":
         s = config.simulator
         chat = build_chat(s, config.calls, processes(config), device)
-        noise = Noise(schedule=s.schedule, total=config.train.steps, base=s.base, start=s.start, end=s.end)
+        noise = Noise(schedule=s.schedule, total=s.steps, base=s.base, start=s.start, end=s.end)
         return SemiReal(
             chat, health(config.calls, chat.hint), wrapper, noise, prompt=s.prompt, written=s.documents, max_turns=e.max_turns, **common)  # fmt: skip
     retriever = build_retriever(config.retriever, config.calls, processes(config))
@@ -104,7 +104,7 @@ def build_chat(s: SimulatorConfig, calls: CallsConfig, share: int = 1, device: s
     from ssrl.policy.chat import LocalChat  # torch comes with it, which a server of BM25 does not need
     from ssrl.policy.hardware import sampler_dtype
 
-    return LocalChat(s.model, temperature=s.temperature, max_tokens=s.max_tokens, device=device, dtype=sampler_dtype("auto", device))
+    return LocalChat(s.model, temperature=s.temperature, max_tokens=s.max_tokens, device=device, dtype=sampler_dtype("auto", device.partition(":")[0]))
 
 
 def build_wrapper(w: WrapperConfig) -> Wrapper:

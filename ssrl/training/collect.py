@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from ssrl.algo.filters import mixed_groups
-from ssrl.config import Config
+from ssrl.config import GROUP_RELATIVE, Config
 from ssrl.data.order import Draw, QuestionStream
+from ssrl.errors import UserError
 from ssrl.training import ranks
 from ssrl.training.agent import Agent, group_name
-from ssrl.training.select import by_group
+from ssrl.training.select import by_group, trainable
 from ssrl.training.vote import relabelled, vote_metrics
 from ssrl.types import Question, Rollout, Sampling, seed_for
 
@@ -39,21 +40,22 @@ class Collector:
 
     def collect(self, draws: Sequence[Draw], step: int, questions: Sequence[Question], device: torch.device) -> Collected:
         """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
-        rollouts = self._sample(draws, step, "")
-        groups, votes = self._labelled(rollouts)
-        if self.config.algo.dynamic_sampling:
-            return self._fill(rollouts, groups, votes, step, questions, device)
+        rollouts = self._sample(draws, step, "", device)
         number = {group_name((step, draw.position)): draw.position for draw in draws}
+        groups, votes = self._labelled(rollouts, device)
+        if self.config.algo.dynamic_sampling:
+            return self._fill(rollouts, groups, votes, number, step, questions, device)
         kept = [r for group in groups for r in group]
         return Collected(rollouts=rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device))
 
-    def _labelled(self, rollouts: list[Rollout]) -> tuple[list[list[Rollout]], dict[str, float]]:
-        """The groups that have a label, and what is known of the votes; with gold answers all groups do, and there are no votes."""
-        reward = self.config.reward
+    def _labelled(self, rollouts: list[Rollout], device: torch.device) -> tuple[list[list[Rollout]], dict[str, float]]:
+        """The groups that can be trained and have a label, and what is known of the votes; with gold answers all have one, and there are no votes."""
+        c, reward = self.config, self.config.reward
+        usable = by_group(trainable(rollouts, failed=c.train.train_failed, alone=c.algo.advantage not in GROUP_RELATIVE))
         if reward.label == "gold":
-            return by_group(rollouts), {}
+            return usable, {}
         return relabelled(
-            by_group(rollouts), self.agent.reward, normalizer=reward.normalizer, min_share=reward.min_share, train=self.config.rollout.n)  # fmt: skip
+            usable, self.agent.reward, normalizer=reward.normalizer, min_share=reward.min_share, train=self.config.rollout.n)  # fmt: skip
 
     def _vote_metrics(self, votes: Sequence[dict[str, float]], device: torch.device) -> dict[str, float]:
         if self.config.reward.label == "gold":
@@ -62,24 +64,26 @@ class Collector:
         return vote_metrics(dict(zip(votes[0], sums, strict=True)))
 
     def _fill(
-        self, rollouts: list[Rollout], groups: list[list[Rollout]], votes: dict[str, float], step: int, questions: Sequence[Question],
+        self, rollouts: list[Rollout], groups: list[list[Rollout]], votes: dict[str, float], places: dict[str, int], step: int, questions: Sequence[Question],
         device: torch.device,
     ) -> Collected:  # fmt: skip
         """Sample more until as many groups as the step has questions are mixed. [DAPO, arXiv 2503.14476, eq. 11]"""
         size, most = self.config.train.questions, self.config.algo.max_batches
-        mixed, polls = _mixed(groups), [votes]
+        mixed, polls = _mixed(groups), [votes]  # in the order of sampling, on this process
         batches, found = 1, self._count(mixed, device)
+        drawn = {group: (1, place) for group, place in places.items()}  # batch and place in it, which do not depend on the processes
         while found < size and batches < most:
             stream = QuestionStream(questions, seed_for(self.config.seed, "more questions"), self.cursor)
-            extra = self._sample(stream.take(size)[ranks.rank() :: ranks.world_size()], step, "more")
+            draws = stream.take(size)[ranks.rank() :: ranks.world_size()]
+            extra = self._sample(draws, step, "more", device)
             self.cursor = stream.cursor
-            more, votes = self._labelled(extra)
+            drawn |= {group_name((step, "more", draw.position)): (batches + 1, draw.position) for draw in draws}
+            more, votes = self._labelled(extra, device)
             rollouts, mixed, polls = rollouts + extra, mixed + _mixed(more), [*polls, votes]
             batches, found = batches + 1, self._count(mixed, device)
-        # by the order of processes and sampling; a process's groups come behind those of the ones before it
-        counts = ranks.gathered([len(mixed)])
-        first = sum(counts[: ranks.rank()])
-        kept = mixed[: max(size - first, 0)]
+        order = sorted(ranks.gathered([drawn[group[0].group] for group in mixed]))[:size]  # the first that were drawn, whoever has them
+        number = {group[0].group: order.index(drawn[group[0].group]) for group in mixed if drawn[group[0].group] in order}
+        kept = [group for group in mixed if group[0].group in number]
         sampled = ranks.total([float(len(by_group(rollouts)))], device)[0]
         metrics = {
             "rollout/batches": float(batches),
@@ -87,12 +91,27 @@ class Collector:
             "rollout/unfilled": float(max(size - found, 0)),
         } | self._vote_metrics(polls, device)
         return Collected(
-            rollouts=rollouts, kept=[r for group in kept for r in group], number={group[0].group: first + i for i, group in enumerate(kept)}, metrics=metrics)  # fmt: skip
+            rollouts=rollouts, kept=[r for group in kept for r in group], number=number, metrics=metrics)  # fmt: skip
 
     def _count(self, groups: Sequence[Sequence[Rollout]], device: torch.device) -> int:
         return int(ranks.total([float(len(groups))], device)[0])
 
-    def _sample(self, draws: Sequence[Draw], step: int, kind: str) -> list[Rollout]:
+    def _sample(self, draws: Sequence[Draw], step: int, kind: str, device: torch.device) -> list[Rollout]:
+        """Scored rollouts of this process's share of a batch.
+
+        Raises:
+            UserError: on all processes, where too many calls failed on one.
+        """
+        problem, rollouts = None, []
+        try:
+            rollouts = self._ask(draws, step, kind)
+        except UserError as error:
+            problem = error
+        if ranks.largest(float(problem is not None), device):
+            raise problem or UserError("another process had to stop; its sentence says why")
+        return rollouts
+
+    def _ask(self, draws: Sequence[Draw], step: int, kind: str) -> list[Rollout]:
         r = self.config.rollout
         # a question may occur twice in a batch, at the border of an epoch, so a draw is named by its position
         names = [(step, kind, draw.position) if kind else (step, draw.position) for draw in draws]

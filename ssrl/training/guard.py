@@ -21,13 +21,13 @@ class Watch:
 
     def __init__(self, config: GuardConfig) -> None:
         self.config = config
-        self.state: dict[str, Any] = {"best": 0.0, "low": 0, "first": [], "told": []}
+        self.state: dict[str, Any] = {"best": 0.0, "low": 0, "first": [], "told": []}  # best: of the rewards above 0
 
     def validated(self, reward: float) -> str | None:
         """After a validation; `reward`: the mean over its sets."""
         c, s = self.config, self.state
         s["best"] = max(s["best"], reward)
-        s["low"] = s["low"] + 1 if reward < c.reward_frac * s["best"] else 0
+        s["low"] = s["low"] + 1 if s["best"] > 0 and reward < c.reward_frac * s["best"] else 0
         return self._once(
             "reward", s["low"] >= c.patience,
             f"validation reward was below {c.reward_frac:g} of its best, {s['best']:.3f}, {s['low']} times in a row (now {reward:.3f})")  # fmt: skip

@@ -95,7 +95,8 @@ class Learner:
 
     @torch.no_grad()
     def _pass(self, part: Part, of_row: Callable[[Row], Tensor]) -> Tensor:
-        """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere. Every process runs as many."""
+        """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere."""
+        torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
         for row in part.rows:
             out[part.of(row)] = of_row(row)
@@ -135,7 +136,7 @@ class Learner:
     def _signalled(self, e: Experience, indices: Sequence[int]) -> list[bool] | None:
         """[P] which rollouts have any advantage, where leaving out the others changes nothing; None: all must be computed."""
         a = self.config.algo
-        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.advantage not in ADVANTAGES
+        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
         if needed or not self.config.train.skip_no_signal:
             return None
         signalled = torch.zeros(len(e.layout.rollouts), device=e.layout.device).index_add(0, e.layout.rollout, e.advantages.abs()) > 0

@@ -36,7 +36,8 @@ def engine_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]
     truncated_frac: answers that the token budget cut; real_searches: answered searches a rollout; saved_frac: searches that the engine
     left to the policy, of all (against an engine that answers all of them).
     """
-    searches = [s for r in rollouts for s in r.searches]
+    # the last search of a rollout that ran out of turns was not made, and nobody wrote information for it
+    searches = [s for r in rollouts for s in (r.searches[:-1] if r.status is Status.OUT_OF_TURNS else r.searches)]
     asked = [s for s in searches if s.result is not None]
     if not asked:
         return {}
@@ -62,6 +63,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 def group_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
     """Sizes of the groups, and the share whose rewards are all equal: they carry no signal."""
+    if not rollouts:
+        return {}
     groups: dict[str, list[float]] = {}
     for r in rollouts:
         groups.setdefault(r.group, []).append(r.score.total)

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ssrl.algo.filters import overlong_penalty
-from ssrl.config import GROUP_RELATIVE, Config
+from ssrl.config import Config
 from ssrl.data.order import Draw
 from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
@@ -25,7 +25,6 @@ from ssrl.training.collect import Collector
 from ssrl.training.experience import Experience, Layout
 from ssrl.training.learner import Learner
 from ssrl.training.metrics import engine_metrics, group_metrics, rollout_metrics
-from ssrl.training.select import trainable
 from ssrl.types import Rollout, Source
 
 
@@ -68,7 +67,7 @@ class SearchRL(L.LightningModule):
         step, started = self.steps_done + 1, time.perf_counter()
         collected = self.collector.collect(draws, step, self.trainer.datamodule.questions, self.device)
         generated = time.perf_counter()
-        kept = trainable(collected.kept, failed=self.config.train.train_failed, alone=self.config.algo.advantage not in GROUP_RELATIVE)
+        kept = collected.kept
         layout = Layout.of(kept, [collected.number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
@@ -76,12 +75,14 @@ class SearchRL(L.LightningModule):
         self.steps_done = step
         self.cursor += self.config.train.questions
         published = time.perf_counter()
-        everyone = ranks.gathered(collected.rollouts)
+        judged = {(r.group, r.sample): r for r in kept}  # by the label that they were trained with
+        rollouts = [judged.get((r.group, r.sample), r) for r in collected.rollouts]
+        everyone, trained = ranks.gathered(rollouts), ranks.gathered(kept)
         tokens = sum(sum(r.sampled) for r in everyone)
-        metrics |= rollout_metrics(everyone, "train") | group_metrics(everyone, "rollout") | collected.metrics
+        metrics |= rollout_metrics(everyone, "train") | group_metrics(trained, "rollout") | collected.metrics
         metrics |= engine_metrics(everyone, "engine") | self.agent.loop.engine.figures(step)
         metrics |= {
-            "rollout/dropped": float(len(everyone) - len(ranks.gathered(kept))),
+            "rollout/dropped": float(len(everyone) - len(trained)),
             "time/generate_s": generated - started,
             "time/update_s": updated - generated,
             "time/publish_s": published - updated,
@@ -89,7 +90,7 @@ class SearchRL(L.LightningModule):
             "time/tokens_per_s": tokens / (published - started),
             "time/generated_tokens_per_s": tokens / (generated - started),
         }
-        self.last = StepResult(metrics=metrics, rollouts=collected.rollouts, advantages=_by_rollout(experience))
+        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=_by_rollout(experience))
 
     def rewards(self, rollouts: Sequence[Rollout]) -> Tensor:
         """[R] float64: what each rollout earned, less what it costs to be nearly cut off."""

@@ -39,3 +39,9 @@ def test_a_policy_that_never_searched_does_not_stop_searching_and_a_step_without
     for _ in range(3):
         watch.trained(step(searches=0.1))
     assert watch.trained(step(searches=0.0)) == [] and watch.trained({}) == []
+
+
+def test_rewards_below_zero_that_rise_are_no_collapse():
+    watch = Watch(GuardConfig(patience=1))
+    assert [watch.validated(reward) for reward in (-0.8, -0.6, -0.1, 0.2)] == [None] * 4
+    assert watch.validated(-0.1) is not None

@@ -48,3 +48,10 @@ def test_an_engine_that_was_never_asked_has_no_metrics():
 @pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 2), (0.51, 3), (0.75, 3), (0.95, 4), (1.0, 4)])
 def test_the_percentile_is_the_smallest_value_that_the_share_does_not_exceed(share, value):
     assert percentile([1, 2, 3, 4], share) == value
+
+
+def test_a_search_that_was_not_made_for_want_of_turns_was_not_left_to_the_policy():
+    from dataclasses import replace
+
+    ended = replace(rollout(asked(), Search(query="one too many")), status=Status.OUT_OF_TURNS)
+    assert engine_metrics([ended], "engine")["engine/saved_frac"] == 0
