@@ -24,7 +24,7 @@ from ssrl.compose import Composer
 from ssrl.config import Config
 from ssrl.overrides import rewrite
 from ssrl.policy.load import LoadedModel
-from ssrl.tasks.build import build_agents, build_policy
+from ssrl.tasks.build import build_agent, build_policy
 from ssrl.tasks.sources import load_sources
 from ssrl.training.agent import Agent
 from ssrl.training.data import QuestionData
@@ -56,7 +56,7 @@ def main() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     configs = {name: compose([*words, *arguments.overrides], arguments) for name, words in ENGINES.items()}
     loaded = build_policy(configs["fullsim"])
-    agents = {name: build_agents(config, loaded)[0] for name, config in configs.items()}
+    agents = {name: build_agent(config, loaded) for name, config in configs.items()}
     questions = load_sources(configs["fullsim"], ("test",)).test["asked"][: arguments.count]
     print(f"{len(questions)} questions, greedy\n\n| engine | EM | cover EM | searches | answered by the engine | left to the policy | s / rollout |\n|---|---|---|---|---|---|---|")
     for name, agent in agents.items():

@@ -47,7 +47,7 @@ def measure(model: str, n: int, questions: int, steps: int) -> list[dict[str, fl
     from omegaconf import OmegaConf
 
     from ssrl.compose import Composer
-    from ssrl.tasks.build import build_agents, build_policy
+    from ssrl.tasks.build import build_agent, build_policy
     from ssrl.tasks.sources import load_sources
     from ssrl.training.data import QuestionData
     from ssrl.training.module import SearchRL
@@ -55,7 +55,7 @@ def measure(model: str, n: int, questions: int, steps: int) -> list[dict[str, fl
     words = [f"model={model}", "experiment=quickstart", f"rollout.n={n}", f"train.questions={questions}", f"train.steps={steps + 1}"]
     composed = next(iter(Composer(None, "config").jobs(words, False)))
     config = OmegaConf.to_object(composed)
-    agent = build_agents(config, build_policy(config))[0]
+    agent = build_agent(config, build_policy(config))
     rows: list[dict[str, float]] = []
 
     class Clock(L.Callback):

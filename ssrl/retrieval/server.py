@@ -24,6 +24,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.requests import ClientDisconnect
 
 from ssrl.retrieval.batcher import Batcher
+from ssrl.retrieval.corpus import titled
 from ssrl.types import Document, Retriever, SearchResult, SearchStatus
 
 T = TypeVar("T")
@@ -172,14 +173,8 @@ def check(results: Sequence[SearchResult]) -> None:
 
 def render(documents: Sequence[Document], scores: bool) -> list[dict[str, Any]]:
     """The documents of one query as the API has them. A score that is missing or not finite is null, which JSON can say."""
-    plain = [{"id": document.id, "contents": contents(document)} for document in documents]
+    plain = [{"id": document.id, "contents": titled(document)} for document in documents]
     if not scores:
         return plain
     finite = [d.score if d.score is not None and math.isfinite(d.score) else None for d in documents]
     return [{"document": document, "score": score} for document, score in zip(plain, finite, strict=True)]
-
-
-def contents(document: Document) -> str:
-    """Title in quotes, newline, text. The title stays on its line, because clients take the first line for it."""
-    title = " ".join(document.title.split())
-    return f'"{title}"\n{document.text}'

@@ -11,11 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-
-def default_folder() -> Path:
-    """Where indexes are kept unless told otherwise: `indexes` in `SSRL_CACHE`, else in the user's cache folder."""
-    base = os.environ.get("SSRL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssrl"
-    return Path(base) / "indexes"
+from ssrl.places import cache_folder
 
 
 def built(index: str | Path | None, kind: str, key: Mapping[str, object], build: Callable[[Path], None]) -> Path:
@@ -25,7 +21,7 @@ def built(index: str | Path | None, kind: str, key: Mapping[str, object], build:
     gets its name by a rename at the end, so a build that was killed leaves nothing that could be opened, and the next one clears it away.
     `key.json` in it says in words what the name stands for.
     """
-    root = Path(index).expanduser() if index else default_folder()
+    root = Path(index).expanduser() if index else cache_folder() / "indexes"
     text = json.dumps(dict(key), sort_keys=True, indent=1)
     target = root / f"{kind}-{sha256(text.encode()).hexdigest()[:16]}"
     if target.is_dir():

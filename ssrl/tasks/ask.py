@@ -10,8 +10,9 @@ from rich.text import Text
 
 from ssrl.config import Config
 from ssrl.rollout.label import label
-from ssrl.tasks.build import build_agents, build_trained, ping
+from ssrl.tasks.build import build_agent, build_trained, ping
 from ssrl.tasks.checkpoint import with_run_config
+from ssrl.tasks.engines import evaluation
 from ssrl.training.agent import Agent
 from ssrl.types import Block, Question, Sampling, Source
 
@@ -23,7 +24,7 @@ def main(config: Config, overrides: list[str]) -> None:
     """Ask greedily. The colours: think grey, search blue, information yellow, answer green."""
     config = with_run_config(config, overrides)
     console = Console()
-    _, agent = build_agents(config, build_trained(config))
+    agent = build_agent(evaluation(config), build_trained(config))
     ping(agent)
     writer = Writer(console, agent)
     agent.sampler.listener, agent.loop.listener = writer.token, writer.documents

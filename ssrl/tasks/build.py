@@ -22,7 +22,7 @@ from ssrl.rollout.render import Renderer, over_long
 from ssrl.tasks.checkpoint import load_weights, locate
 from ssrl.tasks.engines import build_engine, evaluation
 from ssrl.training.agent import Agent
-from ssrl.types import Engine, Question
+from ssrl.types import Engine, Question, Sampler
 
 
 def device_of(config: Config) -> torch.device:
@@ -69,26 +69,27 @@ def build_critic(config: Config, loaded: LoadedModel) -> Critic | None:
     return Critic(model, shared=False)
 
 
-def build_agents(config: Config, loaded: LoadedModel) -> tuple[Agent, Agent]:
-    """The loaded policy with who answers its searches in training, and with who does in evaluation; the same where they are the same."""
-    r, p = config.rollout, config.prompt
+def build_agent(config: Config, loaded: LoadedModel, sampler: Sampler | None = None) -> Agent:
+    """The loaded policy with who answers its searches (`config.engine`). `sampler`: of another agent of the same policy, to share its copy."""
+    r, p, w = config.rollout, config.prompt, config.reward
+    device = device_of(config)
+    engine = build_engine(config, str(device))
     renderer = Renderer(
         tokenizer=loaded.tokenizer, template=p.template, system=p.system, chat=p.chat, prefill=p.prefill, thinking=config.model.thinking)  # fmt: skip
-    device = str(device_of(config).type)
-    sampler = TransformersSampler(
-        loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=sampler_dtype(r.dtype, device))  # fmt: skip
+    sampler = sampler or TransformersSampler(
+        loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=sampler_dtype(r.dtype, device.type))  # fmt: skip
     limits = Limits(context=config.model.context, response=r.max_response_tokens, turn=r.max_turn_tokens, information=r.max_information_tokens)
+    loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
+    reward = Reward(
+        w.outcome, w.format, w.outcome_weight, w.format_weight, w.normalizer, signed=w.signed,
+        native_thinking=bool(config.model.thinking), engine_answers=engine.answers and not engine.may_decline)  # fmt: skip
+    return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
 
-    def agent(engine: Engine) -> Agent:
-        loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
-        reward = Reward(
-            config.reward.outcome, config.reward.format, config.reward.outcome_weight, config.reward.format_weight, config.reward.normalizer, signed=config.reward.signed,
-            native_thinking=bool(config.model.thinking), engine_answers=engine.answers and not engine.may_decline)  # fmt: skip
-        return Agent(model=loaded.model, tokenizer=loaded.tokenizer, end_ids=loaded.end_ids, sampler=sampler, loop=loop, reward=reward)
 
-    training = agent(build_engine(config, str(device_of(config))))
+def build_evaluating(config: Config, training: Agent, loaded: LoadedModel) -> Agent:
+    """The agent of training with who answers in evaluation; itself where that is the same."""
     other = evaluation(config)
-    return training, training if other is config else agent(build_engine(other, str(device_of(config))))
+    return training if other is config else build_agent(other, loaded, training.sampler)
 
 
 def ping(*agents: Agent) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 # What a run's own configuration decides for `task=eval`, `ask` and `export`, unless the user types it.
-INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "retriever", "simulator", "wrapper", "algo")
+INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "retriever", "simulator", "wrapper", "algo", "eval.engine", "eval.retriever")
 
 
 def checkpoint_path(run: Path, role: str) -> Path:
@@ -48,12 +49,13 @@ def with_run_config(config: Config, overrides: list[str]) -> Config:
         return config
     run, _ = locate(config.ckpt)
     manifest = read_json(run / "manifest.json")
-    merged = OmegaConf.structured(config)
+    merged, stored = OmegaConf.structured(config), OmegaConf.create(manifest["config"])
     typed = typed_keys(overrides)
     for section in INHERITED:
-        if section in typed:
+        of_run = OmegaConf.select(stored, section)  # None: the run is older than the section
+        if of_run is None or {section, section.removeprefix("eval.")} & set(typed):  # who types an engine means it for evaluation too
             continue
-        merged[section] = OmegaConf.merge(OmegaConf.structured(type(getattr(config, section))), manifest["config"][section])
+        OmegaConf.update(merged, section, OmegaConf.merge(OmegaConf.structured(type(attrgetter(section)(config))), of_run), merge=False)
         for key in (key for key in typed if key.startswith(f"{section}.")):
             addition = OmegaConf.create()
             OmegaConf.update(addition, key, OmegaConf.select(OmegaConf.structured(config), key), force_add=True)

@@ -34,13 +34,14 @@ def _evaluate(config: Config, sources, folder: RunFolder) -> None:
 
     from ssrl.report.page import write_page
     from ssrl.runlog.manifest import build_manifest
-    from ssrl.tasks.build import build_agents, build_trained, engine_identity, ping, short_enough
+    from ssrl.tasks.build import build_agent, build_trained, engine_identity, ping, short_enough
+    from ssrl.tasks.engines import evaluation
     from ssrl.tasks.measure import measure
     from ssrl.tasks.show import relative, show
     from ssrl.training.progress import Progress
 
     console = Console()
-    _, agent = build_agents(config, build_trained(config))
+    agent = build_agent(evaluation(config), build_trained(config))
     progress = Progress(console, 0)
     progress.say(f"[bold]{config.name}[/bold]: {config.ckpt or config.model.path}, prompt {config.prompt.name}, engine {agent.loop.engine.name}")
     for sentence in ping(agent):

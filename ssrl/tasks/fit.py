@@ -21,7 +21,7 @@ from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
 from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.mirrors import Mirrors, open_mirrors
-from ssrl.tasks.build import build_agents, build_critic, build_policy, device_of, engine_identity, ping, short_enough
+from ssrl.tasks.build import build_agent, build_critic, build_evaluating, build_policy, device_of, engine_identity, ping, short_enough
 from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
 from ssrl.tasks.show import relative, show_run
@@ -57,7 +57,8 @@ class Fit:
         L.seed_everything(c.seed, verbose=False)  # new adapters are random
         loaded = build_policy(c)
         loaded.model.to(device_of(c))  # the sampler's copy is laid out for where the policy is
-        agent, self.evaluating = build_agents(c, loaded)
+        agent = build_agent(c, loaded)
+        self.evaluating = build_evaluating(c, agent, loaded)
         if self.first:
             for sentence in ping(agent, self.evaluating):
                 self.progress.say(sentence)

@@ -10,7 +10,6 @@ import torch
 from ssrl.algo.filters import mixed_groups
 from ssrl.config import GROUP_RELATIVE, Config
 from ssrl.data.order import Draw, QuestionStream
-from ssrl.errors import UserError
 from ssrl.training import ranks
 from ssrl.training.agent import Agent, group_name
 from ssrl.training.select import by_group, trainable
@@ -42,13 +41,13 @@ class Collector:
         """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
         rollouts = self._sample(draws, step, "", device)
         number = {group_name((step, draw.position)): draw.position for draw in draws}
-        groups, votes = self._labelled(rollouts, device)
+        groups, votes = self._labelled(rollouts)
         if self.config.algo.dynamic_sampling:
             return self._fill(rollouts, groups, votes, number, step, questions, device)
         kept = [r for group in groups for r in group]
         return Collected(rollouts=rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device))
 
-    def _labelled(self, rollouts: list[Rollout], device: torch.device) -> tuple[list[list[Rollout]], dict[str, float]]:
+    def _labelled(self, rollouts: list[Rollout]) -> tuple[list[list[Rollout]], dict[str, float]]:
         """The groups that can be trained and have a label, and what is known of the votes; with gold answers all have one, and there are no votes."""
         c, reward = self.config, self.config.reward
         usable = by_group(trainable(rollouts, failed=c.train.train_failed, alone=c.algo.advantage not in GROUP_RELATIVE))
@@ -78,7 +77,7 @@ class Collector:
             extra = self._sample(draws, step, "more", device)
             self.cursor = stream.cursor
             drawn |= {group_name((step, "more", draw.position)): (batches + 1, draw.position) for draw in draws}
-            more, votes = self._labelled(extra, device)
+            more, votes = self._labelled(extra)
             rollouts, mixed, polls = rollouts + extra, mixed + _mixed(more), [*polls, votes]
             batches, found = batches + 1, self._count(mixed, device)
         order = sorted(ranks.gathered([drawn[group[0].group] for group in mixed]))[:size]  # the first that were drawn, whoever has them
@@ -97,19 +96,8 @@ class Collector:
         return int(ranks.total([float(len(groups))], device)[0])
 
     def _sample(self, draws: Sequence[Draw], step: int, kind: str, device: torch.device) -> list[Rollout]:
-        """Scored rollouts of this process's share of a batch.
-
-        Raises:
-            UserError: on all processes, where too many calls failed on one.
-        """
-        problem, rollouts = None, []
-        try:
-            rollouts = self._ask(draws, step, kind)
-        except UserError as error:
-            problem = error
-        if ranks.largest(float(problem is not None), device):
-            raise problem or UserError("another process had to stop; its sentence says why")
-        return rollouts
+        """Scored rollouts of this process's share of a batch."""
+        return ranks.together(lambda: self._ask(draws, step, kind), device)
 
     def _ask(self, draws: Sequence[Draw], step: int, kind: str) -> list[Rollout]:
         r = self.config.rollout

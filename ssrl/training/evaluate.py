@@ -20,8 +20,9 @@ def evaluate(
     """
     size, mine = ranks.world_size(), ranks.rank()
     part = [(i, q) for i, q in enumerate(questions) if i % size == mine]
-    rollouts = agent.rollouts(
-        [q for _, q in part], [("eval", name, q.id) for _, q in part], n=n, sampling=sampling, run_seed=run_seed, step=0
+    names = [("eval", name, q.id) for _, q in part]
+    rollouts = ranks.together(
+        lambda: agent.rollouts([q for _, q in part], names, n=n, sampling=sampling, run_seed=run_seed, step=0), agent.model.device
     )
     order = {q.id: i for i, q in enumerate(questions)}
     rollouts = sorted(ranks.gathered(rollouts), key=lambda r: (order[r.question.id], r.sample))

@@ -38,8 +38,7 @@ class Learner:
     def __init__(self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None) -> None:
         self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
         a = config.algo
-        chosen = {field.name: getattr(a, field.name) for field in fields(Objective)}
-        self.objective = Objective(**chosen | {"kl_coef": 0.0 if a.kl != "loss" else a.kl_coef})
+        self.objective = Objective(**{field.name: getattr(a, field.name) for field in fields(Objective)})
         self.coefficient = Coefficient(value=0.0 if a.kl == "none" else a.kl_coef, target=a.kl_target, horizon=a.kl_horizon)
         self.selects = SELECTIONS.get(a.surrogate)
         self.part: Part | None = None  # of the last update, for a look at one that failed
@@ -57,7 +56,7 @@ class Learner:
         results = [
             self._update(experience, part, (step, epoch, k), optimise)
             for epoch in range(a.epochs)
-            for k, part in enumerate(mini_batches((layout.numbers // self.config.rollout.n).tolist(), a.updates))
+            for k, part in enumerate(self._mini_batches(layout))
         ]
         metrics = means(results) | found
         if a.kl != "none" and a.kl_target is not None:
@@ -66,19 +65,23 @@ class Learner:
             self.coefficient = self.coefficient.after(metrics.get("loss/kl", float("nan")), int(count))
         return metrics, experience
 
+    def _mini_batches(self, layout: Layout) -> list[list[int]]:
+        """Indices of the rollouts of each update of a pass."""
+        return mini_batches((layout.numbers // self.config.rollout.n).tolist(), self.config.algo.updates)
+
+    def _part(self, layout: Layout, indices: Sequence[int], keep: Sequence[bool] | None = None) -> Part:
+        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, keep=keep)
+
     # Before the updates
 
     def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, dict[str, float]]:
         """Advantages of all tokens, and the log-probabilities and values that the updates compare with."""
         a, found = self.config.algo, {}
-        count = len(layout.rollout)
-        whole = layout.part(range(len(layout.rollouts)), row_tokens=self.config.trainer.row_tokens)
-        old = torch.full((count,), float("nan"), device=layout.device)
-        if a.kl == "reward" or a.epochs > 1 or self.selects:
-            old = self._pass(whole, lambda row: self._logprobs(self.policy, row))
-        elif a.updates > 1:  # the ratio is 1 in the first update, which then needs no pass
-            later = [i for i, number in enumerate((layout.numbers // self.config.rollout.n).tolist()) if number % a.updates]
-            old = self._pass(layout.part(later, row_tokens=self.config.trainer.row_tokens), lambda row: self._logprobs(self.policy, row))
+        everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None
+        # else the ratio is 1 in the first update, which then needs no pass
+        compared = range(len(layout.rollouts)) if everything else [i for part in self._mini_batches(layout)[1:] for i in part]
+        old = self._pass(self._part(layout, sorted(compared)), lambda row: self._logprobs(self.policy, row))
+        whole = self._part(layout, range(len(layout.rollouts))) if a.kl == "reward" or self.critic is not None else None
         kl = None
         if a.kl == "reward" and self.coefficient.value:
             kl = ESTIMATORS[a.kl_estimator](old, self._pass(whole, self._reference_logprobs))
@@ -106,8 +109,7 @@ class Learner:
 
     def _update(self, e: Experience, indices: Sequence[int], name: tuple[int, int, int], optimise: Step) -> dict[str, float]:
         a, layout = self.config.algo, e.layout
-        advantages = e.advantages
-        part = layout.part(indices, row_tokens=self.config.trainer.row_tokens, keep=self._signalled(e, indices))
+        part = self._part(layout, indices, self._signalled(e, indices))
         self.part = part
         tokens, rollouts = ranks.total([float(part.lengths.sum()), float(len(indices))], layout.device)
         weights = torch.zeros(len(layout.rollouts), device=layout.device)
@@ -121,7 +123,7 @@ class Learner:
             for row in part.rows:
                 at = part.of(row)
                 yield self._row(row, Tokens(
-                    logp=row.sampled_logp, old_logp=e.old_logp[at], advantages=advantages[at], weights=weights[layout.rollout[at]],
+                    logp=row.sampled_logp, old_logp=e.old_logp[at], advantages=e.advantages[at], weights=weights[layout.rollout[at]],
                     rollout=row.rollout, share=share, sampler_logp=row.sampled_logp, selected=None if selected is None else selected[at],
                 ), e.values[at] if e.values is not None else None, e.returns[at] if e.returns is not None else None)  # fmt: skip
             while True:  # for a process that has fewer rows than another

@@ -44,22 +44,14 @@ class SearchRL(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.config, self.agent, self.policy, self.critic = config, agent, agent.model, critic
-        # in a tuple, so that the reference is no submodule and in no checkpoint
-        self._parts = (Learner(config, agent.model, reference, critic), Collector(config, agent))
+        self.learner = Learner(config, agent.model, reference, critic)  # no module itself, so the reference is in no checkpoint
+        self.collector = Collector(config, agent)
         self.steps_done = 0
         self.cursor = 0  # questions drawn so far over all processes
         self.bad_in_row = 0
         self.best: tuple[float, int] | None = None  # best validation score, its step
         self.validated: tuple[int, float] | None = None  # step and mean reward of the last validation
         self.last: StepResult | None = None
-
-    @property
-    def learner(self) -> Learner:
-        return self._parts[0]
-
-    @property
-    def collector(self) -> Collector:
-        return self._parts[1]
 
     # One batch of rollouts
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+
+from ssrl.errors import UserError
 
 T = TypeVar("T")
 
@@ -26,6 +29,22 @@ def total(values: list[float], device: torch.device) -> list[float]:
 def largest(value: float, device: torch.device) -> float:
     """Maximum over processes: also the way to agree on a flag."""
     return _reduce([value], device, dist.ReduceOp.MAX)[0]
+
+
+def together(work: Callable[[], T], device: torch.device) -> T:
+    """What `work` returns on this process.
+
+    Raises:
+        UserError: on all processes, where it was raised on any; else the others would wait for one that has gone.
+    """
+    problem = result = None
+    try:
+        result = work()
+    except UserError as error:
+        problem = error
+    if largest(float(problem is not None), device):
+        raise problem or UserError("another process had to stop; its sentence says why")
+    return result
 
 
 def gathered(items: list[T]) -> list[T]:

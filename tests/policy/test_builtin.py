@@ -27,17 +27,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
-def test_the_cache_folder_is_named_by_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("SSRL_CACHE", str(tmp_path))
-    assert builtin.cache_folder() == tmp_path
-    monkeypatch.delenv("SSRL_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert builtin.cache_folder() == tmp_path / "xdg" / "ssrl"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert builtin.cache_folder() == tmp_path / "home" / ".cache" / "ssrl"
-
-
 def test_a_model_is_made_once(empty_cache):
     folder = builtin.tiny_folder()
     made = (folder / "config.json").stat().st_mtime_ns

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ssrl.retrieval.store import built, default_folder
+from ssrl.retrieval.store import built
 
 FORK = multiprocessing.get_context("fork")
 
@@ -63,9 +63,7 @@ def test_every_part_of_the_key_and_the_kind_name_another_folder(tmp_path):
     assert json.loads((built(tmp_path, "a", {"x": 2}, pytest.fail) / "key.json").read_text()) == {"x": 2}
 
 
-def test_the_default_folder_is_in_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("SSRL_CACHE", raising=False)
-    assert default_folder() == tmp_path / "xdg/ssrl/indexes"
-    monkeypatch.setenv("SSRL_CACHE", str(tmp_path / "own"))
-    assert default_folder() == tmp_path / "own/indexes"
+def test_indexes_are_kept_in_the_users_cache_unless_told_otherwise(monkeypatch, tmp_path):
+    monkeypatch.setenv("SSRL_CACHE", str(tmp_path))
+    folder = built(None, "kind", {"a": 1}, lambda folder: (folder / "x").write_text("x"))
+    assert folder.parent == tmp_path / "indexes" or tmp_path / "indexes" in folder.parents

@@ -4,12 +4,15 @@ import json
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ssrl.compose import Composer
+from ssrl.config import EngineConfig
 from ssrl.errors import UserError
 from ssrl.policy.load import load_model
 from ssrl.runlog.rollouts import read_rollouts
-from ssrl.tasks.checkpoint import checkpoint_path, locate, typed_keys
+from ssrl.tasks.checkpoint import checkpoint_path, locate, typed_keys, with_run_config
 
 
 @pytest.fixture
@@ -43,6 +46,47 @@ def test_a_run_its_best_its_last_and_a_file_are_found(tmp_path):
 def test_the_keys_that_were_typed_are_those_with_a_value():
     words = ["rollout={n: 3, top_k: 5}", "++data.test={mine: {}}", "data.test.mine.path=a.jsonl", "prompt=r1", "~logger"]
     assert typed_keys(words) == ["rollout.n", "rollout.top_k", "data.test.mine.path", "prompt"]
+
+
+def run_with(tmp_path, **sections):
+    """A run folder whose manifest holds the composed default configuration, without some sections and with these changes."""
+    (tree,) = Composer().jobs(["model=tiny", "experiment=quickstart"], multirun=False)
+    stored = OmegaConf.to_container(tree, resolve=True)
+    for key, value in sections.items():
+        if value is None:
+            del stored[key]
+        else:
+            stored[key] |= value
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint_path(tmp_path, "last").touch()
+    (tmp_path / "manifest.json").write_text(json.dumps({"config": stored}))
+
+
+def configured(tmp_path, *words):
+    (tree,) = Composer().jobs(["task=eval", f"ckpt={tmp_path}", *words], multirun=False)
+    return with_run_config(OmegaConf.to_object(tree), ["task=eval", f"ckpt={tmp_path}", *words])
+
+
+def test_the_engine_of_a_runs_evaluation_is_taken_over_unless_one_is_typed(tmp_path):
+    fullreal = OmegaConf.to_container(OmegaConf.structured(EngineConfig(name="fullreal", max_turns=2)))
+    run_with(tmp_path, eval={"engine": fullreal})
+    config = configured(tmp_path)
+    assert (config.engine.name, config.eval.engine.name, config.eval.engine.max_turns) == ("fullsim", "fullreal", 2)
+    config = configured(tmp_path, "engine=sim2real", "engine.k=1")
+    assert (config.engine.name, config.engine.k, config.eval.engine.name) == ("sim2real", "1", "same")
+    assert configured(tmp_path, "engine@eval.engine=sim2real").eval.engine.name == "sim2real"
+
+
+def test_a_run_that_is_older_than_a_section_takes_it_from_the_command(tmp_path):
+    run_with(tmp_path, retriever=None, wrapper=None)
+    config = configured(tmp_path, "engine=fullreal", "retriever=http")
+    assert (config.retriever.name, config.wrapper.name, config.model.name) == ("http", "search_r1", "tiny")
+
+
+def test_what_a_run_and_the_command_make_together_is_checked(tmp_path):
+    run_with(tmp_path, engine={"name": "none"}, prompt={"search": False})
+    with pytest.raises(UserError, match="engine=fullreal waits for searches"):
+        configured(tmp_path, "engine=fullreal")
 
 
 @pytest.mark.slow
