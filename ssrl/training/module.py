@@ -142,10 +142,9 @@ class SearchRL(L.LightningModule):
         else:
             self.bad_in_row = 0
             critic_alone = len(optimizers) > 1 and step <= self.config.algo.critic.alone_steps
-            for optimizer in optimizers[critic_alone:]:
+            for optimizer, scheduler in list(zip(optimizers, self._schedulers(), strict=True))[critic_alone:]:
                 optimizer.step()
-        for scheduler in self._schedulers():
-            scheduler.step()
+                scheduler.step()  # a warm-up counts the updates that were made
         found = {"train/lr": rates[0], "train/skipped_steps": float(bad)} | ({} if bad else {"loss/grad_norm": norms[0]})
         return found | ({"critic/grad_norm": norms[1]} if len(norms) > 1 and not bad else {})
 
