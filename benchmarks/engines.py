@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--questions", help="JSONL of {id, question, golden_answers}; default: the bundled test questions")
     parser.add_argument("--corpus", help="JSONL of {id, title, contents}; default: the bundled passages")
     parser.add_argument("--count", type=int, default=64, help="questions of the first table")
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, help="rows of the first table")
     parser.add_argument("--rounds", type=int, default=3, help="training steps of each engine in the second table; 0: leave it out")
     parser.add_argument("overrides", nargs="*", help="of the configuration, for every engine: simulator=openai, model=…")
     arguments = parser.parse_args()
@@ -56,11 +57,11 @@ def main() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     configs = {name: compose([*words, *arguments.overrides], arguments) for name, words in ENGINES.items()}
     loaded = build_policy(configs["fullsim"])
-    agents = {name: build_agent(config, loaded) for name, config in configs.items()}
+    agents = {name: build_agent(configs[name], loaded) for name in dict.fromkeys([*arguments.engines, *(TIMED if arguments.rounds else ())])}
     questions = load_sources(configs["fullsim"], ("test",)).test["asked"][: arguments.count]
     print(f"{len(questions)} questions, greedy\n\n| engine | EM | cover EM | searches | answered by the engine | left to the policy | s / rollout |\n|---|---|---|---|---|---|---|")
-    for name, agent in agents.items():
-        print(quality(name, agent, questions), flush=True)
+    for name in arguments.engines:
+        print(quality(name, agents[name], questions), flush=True)
     if arguments.rounds:
         print("\n| engine | generate s | update s | step s | ratio to full-sim |\n|---|---|---|---|---|")
         for row in steps(configs, agents, loaded, arguments.rounds):

@@ -11,8 +11,10 @@ settings.load_profile("ssrl")
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory):
-    """Converted models go to a folder of this session, unless the caller has named one."""
-    os.environ.setdefault("SSRL_CACHE", str(tmp_path_factory.mktemp("cache")))
+    """Converted models go to a folder of this session, which its workers share, unless the caller has named one."""
+    base = tmp_path_factory.getbasetemp()
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    os.environ.setdefault("SSRL_CACHE", str(session / "cache"))
 
 
 @pytest.fixture(scope="session")
