@@ -104,7 +104,8 @@ def test_a_plus_before_a_group_of_the_defaults_list_is_dropped(word):
 
 def test_a_plus_is_dropped_in_sweeps_experiments_and_known_keys_too():
     assert prepare(["-m", "+reward=ssrl,em", "+experiment=quickstart"]) == ["-m", "reward=ssrl,em", "experiment=quickstart"]
-    assert rewrite(["+algo.clip_low=0.1", "+table=one", "~logger"], DEFAULTS) == ["algo.clip_low=0.1", "+table=one", "~logger"]
+    assert rewrite(["+algo.clip_low=0.1", "+other=one", "~logger"], DEFAULTS) == ["algo.clip_low=0.1", "+other=one", "~logger"]
+    assert rewrite(["+table=mini/masks"], DEFAULTS) == ["table=mini/masks"]
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(lambda text: "${" not in text))

@@ -12,7 +12,7 @@ from ssrl.compose import CONF, Composer
 from ssrl.config import Config
 
 COMPOSER = Composer()
-GROUPS = [group for group in COMPOSER.groups if group != "experiment"]
+GROUPS = [group for group in COMPOSER.groups if group not in ("experiment", "table")]
 FILES = [(group, choice) for group in GROUPS for choice in COMPOSER.options(group)]
 EXPERIMENTS = COMPOSER.options("experiment")
 EXTRA = {("model", "path"): ["model.path=a/folder"], ("data", "files"): [f"data.{part}.mine.path=a.jsonl" for part in ("train", "val", "test")], ("engine", "none"): ["prompt=r1"], ("prompt", "r1"): ["engine=none"], ("prompt", "quickstart_none"): ["engine=none"]}

@@ -45,6 +45,11 @@ def show_run(console: Console, folder: RunFolder) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def say_finished(folder: RunFolder, *notes: str) -> None:
+    """One line about a run that was finished by an earlier command."""
+    Console().print("; ".join([f"finished before, in {relative(folder.path)}", *notes]), highlight=False, markup=False, soft_wrap=True)
+
+
 def relative(path: Path) -> str:
     """A path as short as it can be shown from here."""
     try:

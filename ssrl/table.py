@@ -1,0 +1,87 @@
+"""A table as data: the sweeps that fill it, and its cells, each with the folder that its run has by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from ssrl.compose import Composer
+from ssrl.config import TableConfig
+from ssrl.data.fingerprint import fingerprint
+from ssrl.errors import UserError
+from ssrl.overrides import command, key_of, values_of, without
+from ssrl.runlog.identity import eval_folder, run_folder
+
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a table."""
+
+    row: str  # "grpo"; several keys that name a row: "grpo, none"
+    seed: int
+    steps: int  # training steps that it has when it is finished; 0: it is an evaluation
+    folder: Path
+    command: str  # runs this cell alone
+
+
+def sweeps(words: Sequence[str], table: TableConfig) -> list[list[str]]:
+    """The command lines that fill a table: the untrained model, which has no place in the product of the other cells, comes first."""
+    trains = values_of(words, "task") in ([], ["train"])
+    before = [[*without(words, {key_of(word) for word in table.before}), *table.before]] if table.before and trains else []
+    return [*before, list(words)]
+
+
+def cells(composer: Composer, words: Sequence[str], flags: Sequence[str] = ()) -> tuple[TableConfig, list[Cell]]:
+    """A table and its cells, in the order in which they run.
+
+    Args:
+        words: overrides in Hydra's spelling, `table=` among them.
+        flags: what else a cell's command needs, such as `--config-dir`.
+
+    Raises:
+        UserError: the words name no table, or something is wrong with it.
+    """
+    table: TableConfig = OmegaConf.to_object(composer.base(words).table)
+    if not table.name:
+        raise UserError(f"there is no table to read: type +table=NAME; known: {', '.join(composer.options('table'))}")
+    found: list[Cell] = []
+    for line in sweeps(words, table):
+        composed: dict[tuple[str, ...], DictConfig] = {}
+        for combination in composer.combinations(line):
+            seedless = tuple(without(combination, ["seed"]))
+            if seedless not in composed:
+                composed[seedless] = composer.one(seedless)
+            found.append(_cell(table, composed[seedless], combination, flags, untrained=line != list(words)))
+    _refuse_namesakes(table, found)
+    return table, found
+
+
+def _cell(table: TableConfig, config: DictConfig, words: Sequence[str], flags: Sequence[str], *, untrained: bool) -> Cell:
+    values = {key_of(word): str(OverridesParser.create().parse_override(word).value()) for word in words if key_of(word)}
+    if missing := [key for key in table.rows if key not in values]:
+        raise UserError(f"table.rows of {table.name} names {missing[0]}, but its sweep gives no value to it: add it to hydra.sweeper.params")
+    config.seed = int(values.get("seed", config.seed))
+    evaluates = config.task == "eval"
+    return Cell(
+        row=UNTRAINED if untrained else ", ".join(values[key] for key in table.rows) or table.name,
+        seed=config.seed,
+        steps=0 if evaluates else config.train.steps,
+        folder=(eval_folder if evaluates else run_folder)(config, fingerprint),
+        command=command([*flags, *(word for word in words if not word.startswith("hydra"))]),
+    )
+
+
+def _refuse_namesakes(table: TableConfig, found: Sequence[Cell]) -> None:
+    known: dict[tuple[str, int], Cell] = {}
+    for cell in found:
+        other = known.setdefault((cell.row, cell.seed), cell)
+        if other is not cell:
+            raise UserError(
+                f"two runs of {table.name} would be row {cell.row!r} with seed {cell.seed}: add what they differ by to table.rows={table.rows}, or sweep over it apart"
+            )
