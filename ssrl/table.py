@@ -30,11 +30,18 @@ class Cell:
     command: str  # runs this cell alone
 
 
+def untrained(words: Sequence[str], table: TableConfig) -> list[str] | None:
+    """The words of the sweep that measures the untrained model, which has no place in the product of the other cells; None: no such row."""
+    if not table.before or values_of(words, "task") not in ([], ["train"]):
+        return None
+    return [*without(words, {key_of(word) for word in table.before}), *table.before]
+
+
 def sweeps(words: Sequence[str], table: TableConfig) -> list[list[str]]:
-    """The command lines that fill a table: the untrained model, which has no place in the product of the other cells, comes first."""
-    trains = values_of(words, "task") in ([], ["train"])
-    before = [[*without(words, {key_of(word) for word in table.before}), *table.before]] if table.before and trains else []
-    return [*before, list(words)]
+    """What is run, one sweep after the other: the untrained model first, except where the words name a single cell; without a table, the words."""
+    single = all(len(values_of(words, key)) == 1 for key in (*table.rows, "seed"))
+    first = untrained(words, table)
+    return [list(words)] if first is None or single else [first, list(words)]
 
 
 def cells(composer: Composer, words: Sequence[str], flags: Sequence[str] = ()) -> tuple[TableConfig, list[Cell]]:
@@ -51,29 +58,29 @@ def cells(composer: Composer, words: Sequence[str], flags: Sequence[str] = ()) -
     if not table.name:
         raise UserError(f"there is no table to read: type +table=NAME; known: {', '.join(composer.options('table'))}")
     found: list[Cell] = []
-    for line in sweeps(words, table):
-        composed: dict[tuple[str, ...], DictConfig] = {}
-        for combination in composer.combinations(line):
+    composed: dict[tuple[str, ...], DictConfig] = {}
+    for label, line in ((UNTRAINED, untrained(words, table)), (None, words)):
+        for combination in composer.combinations(line) if line else ():
             seedless = tuple(without(combination, ["seed"]))
-            if seedless not in composed:
+            if seedless not in composed:  # runs that differ by their seed share the work
                 composed[seedless] = composer.one(seedless)
-            found.append(_cell(table, composed[seedless], combination, flags, untrained=line != list(words)))
+            found.append(_cell(table, composed[seedless], combination, flags, label))
     _refuse_namesakes(table, found)
     return table, found
 
 
-def _cell(table: TableConfig, config: DictConfig, words: Sequence[str], flags: Sequence[str], *, untrained: bool) -> Cell:
+def _cell(table: TableConfig, config: DictConfig, words: Sequence[str], flags: Sequence[str], label: str | None) -> Cell:
     values = {key_of(word): str(OverridesParser.create().parse_override(word).value()) for word in words if key_of(word)}
     if missing := [key for key in table.rows if key not in values]:
         raise UserError(f"table.rows of {table.name} names {missing[0]}, but its sweep gives no value to it: add it to hydra.sweeper.params")
     config.seed = int(values.get("seed", config.seed))
     evaluates = config.task == "eval"
     return Cell(
-        row=UNTRAINED if untrained else ", ".join(values[key] for key in table.rows) or table.name,
+        row=label or ", ".join(values[key] for key in table.rows) or table.name,
         seed=config.seed,
         steps=0 if evaluates else config.train.steps,
         folder=(eval_folder if evaluates else run_folder)(config, fingerprint),
-        command=command([*flags, *(word for word in words if not word.startswith("hydra"))]),
+        command=command([*flags, *sorted((word for word in words if not word.startswith("hydra")), key=lambda word: key_of(word) != "table")]),
     )
 
 

@@ -51,12 +51,14 @@ def gather(table: TableConfig, cells: Sequence[Cell]) -> Report:
     """Reads what the runs of a table have left so far.
 
     Raises:
-        UserError: a column names metrics that no finished run has.
+        UserError: all runs are finished and none has the metrics of a column, or a published value belongs to no column.
     """
-    standings = {cell.folder: standing(cell) for cell in cells}
-    finished = [cell for cell in cells if standings[cell.folder] == State.DONE]
-    values = {column: figures_of(column, table.columns[column], finished) for column in table.columns}
-    _refuse_empty(table, values, finished)
+    standings = {cell: standing(cell) for cell in cells}
+    finished = [cell for cell in cells if standings[cell] == State.DONE]
+    _refuse_unknown(table)
+    values = {name: figures_of(column, finished) for name, column in table.columns.items()}
+    if len(finished) == len(cells):
+        _refuse_empty(table, values)
     rows = []
     for label in dict.fromkeys(cell.row for cell in cells):
         mine = tuple(cell for cell in cells if cell.row == label)
@@ -67,7 +69,7 @@ def gather(table: TableConfig, cells: Sequence[Cell]) -> Report:
     return Report(
         table=table,
         rows=tuple(rows),
-        missing=tuple((cell, standings[cell.folder]) for cell in cells if cell not in finished),
+        missing=tuple((cell, standings[cell]) for cell in cells if cell not in finished),
         longer=tuple((cell, steps[cell]) for cell in finished if steps[cell] > cell.steps > 0),
     )
 
@@ -79,7 +81,7 @@ def standing(cell: Cell) -> str:
     return f"step {status.step} of {cell.steps}" if found == State.DONE and status.step < cell.steps else found
 
 
-def figures_of(name: str, column: ColumnConfig, cells: Sequence[Cell]) -> dict[Cell, float]:
+def figures_of(column: ColumnConfig, cells: Sequence[Cell]) -> dict[Cell, float]:
     """A column's value for each finished cell that has one."""
     untrained = {cell.seed: cell for cell in cells if cell.row == UNTRAINED}
     found = {}
@@ -112,10 +114,17 @@ def over_seeds(values: Sequence[float]) -> Figure:
     return Figure(mean=fmean(values), spread=stdev(values) if len(values) > 1 else None, seeds=len(values))
 
 
-def _refuse_empty(table: TableConfig, values: Mapping[str, Mapping[Cell, float]], finished: Sequence[Cell]) -> None:
+def _refuse_empty(table: TableConfig, values: Mapping[str, Mapping[Cell, float]]) -> None:
     for name, column in table.columns.items():
-        if finished and not values[name]:
+        if not values[name]:
             raise UserError(
-                f"none of the {len(finished)} finished runs has {' or '.join(column.metrics) or 'a metric'} for the column {name} "
-                f"({column.of}); correct table.columns.{name}.metrics, or type ~table.columns.{name} to leave it out"
+                f"no run of {table.name} has {' or '.join(column.metrics) or 'a metric'} ({column.of}) for the column {name}: "
+                f"correct table.columns.{name}.metrics, or type ~table.columns.{name} to leave it out"
             )
+
+
+def _refuse_unknown(table: TableConfig) -> None:
+    for row, values in table.published.items():
+        for name in values:
+            if name not in table.columns:
+                raise UserError(f"table.published.{row} has a value for {name}, which is no column of {table.name}; known: {', '.join(table.columns)}")

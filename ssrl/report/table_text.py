@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ssrl.report.table import Figure, Report
 from ssrl.table import UNTRAINED
@@ -43,13 +43,27 @@ def notes(report: Report) -> list[str]:
 
 def markdown(report: Report) -> str:
     """The table, the notes, and what is missing with the command that runs it."""
-    head = heading(report)
     parts = [f"# {report.table.title}", ""] if report.table.title else []
-    parts += [_line(head), _line(["---", *["---:"] * (len(head) - 1)]), *map(_line, lines(report)), "", " ".join(notes(report))]
+    parts += [*figures_in_markdown(report), "", " ".join(notes(report))]
     if report.missing:
-        parts += ["", "Missing:", "", _line(["run", "seed", "state", "command"]), _line(["---"] * 4)]
-        parts += [_line([cell.row, str(cell.seed), state, f"`{cell.command}`"]) for cell, state in report.missing]
+        body = [[cell.row, str(cell.seed), state, f"`{cell.command}`"] for cell, state in report.missing]
+        parts += ["", "Missing:", "", *aligned(["run", "seed", "state", "command"], body, numbers=(1,))]
     return "\n".join(parts) + "\n"
+
+
+def figures_in_markdown(report: Report) -> list[str]:
+    """The lines of the Markdown table alone."""
+    head = heading(report)
+    return aligned(head, list(lines(report)), numbers=range(1, len(head)))
+
+
+def aligned(head: Sequence[str], body: Sequence[Sequence[str]], numbers: Collection[int]) -> list[str]:
+    """A Markdown table whose columns also line up as plain text; those of `numbers` to the right."""
+    table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *body)]
+    widths = [max(3, *(len(line[index]) for line in table)) for index in range(len(head))]
+    rule = ["-" * (width - 1) + ":" if index in numbers else "-" * width for index, width in enumerate(widths)]
+    padded = [[f"{cell:{'>' if index in numbers else '<'}{widths[index]}}" for index, cell in enumerate(line)] for line in (table[0], rule, *table[1:])]
+    return [f"| {' | '.join(line)} |" for line in padded]
 
 
 def latex(report: Report) -> str:
@@ -59,10 +73,6 @@ def latex(report: Report) -> str:
     comments = [f"% missing: {cell.row}, seed {cell.seed} ({state}): {cell.command}" for cell, state in report.missing]
     top = [f"% {report.table.title}. {' '.join(notes(report))}", *comments, rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
     return "\n".join([*top, body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _escaped(text: str) -> str:

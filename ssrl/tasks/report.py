@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from ssrl.config import Config, TableConfig
 from ssrl.errors import UserError
 from ssrl.report.table import Report, gather
 from ssrl.report.table_page import table_page
-from ssrl.report.table_text import heading, latex, lines, markdown, notes
+from ssrl.report.table_text import figures_in_markdown, latex, markdown, notes
 from ssrl.runlog.files import write_text
 from ssrl.table import Cell
 from ssrl.tasks.show import relative
@@ -42,14 +40,8 @@ def targets(config: Config) -> list[Path]:
 
 
 def show_table(console: Console, report: Report) -> None:
-    """The Markdown table on the terminal, and what is missing."""
-    table = Table(title=report.table.title or report.table.name, title_justify="left", box=box.MARKDOWN)
-    for index, text in enumerate(heading(report)):
-        table.add_column(text, justify="right" if index else "left")
-    for line in lines(report):
-        table.add_row(*line)
-    console.print(table)
-    for text in notes(report):
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-    for cell, state in report.missing:
-        console.print(f"missing: {cell.row}, seed {cell.seed} ({state}): {cell.command}", highlight=False, markup=False, soft_wrap=True)
+    """The table on the terminal, and what is missing."""
+    console.print(report.table.title or report.table.name, style="bold", highlight=False, markup=False, soft_wrap=True)
+    missing = [f"missing: {cell.row}, seed {cell.seed} ({state}): {cell.command}" for cell, state in report.missing]
+    for line in ("", *figures_in_markdown(report), "", *notes(report), *missing):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

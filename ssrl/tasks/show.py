@@ -38,7 +38,7 @@ def show_run(console: Console, folder: RunFolder) -> None:
     show(console, summary)
     path = relative(folder.path)
     for line in (
-        f"best checkpoint: step {summary['best_step']} by validation",
+        f"best checkpoint: step {summary['best_step']} by validation" if "best_step" in summary else "the last checkpoint: nothing was validated",
         f"curves and rollouts: {path}/report.html",
         f'ask it: python -m ssrl task=ask ckpt={path} question="What is the capital of Peru?"',
     ):

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from ssrl.config import Config, TableConfig
 from ssrl.report.table import standing
+from ssrl.report.table_text import aligned
 from ssrl.runlog.folder import RunFolder
 from ssrl.table import Cell
-from ssrl.tasks.show import relative
+
+HEAD = ("run", "seed", "state", "step", "seconds", "command")
 
 
 def main(config: Config, found: tuple[TableConfig, list[Cell]] | None) -> None:
-    """Print one line a run: its state, steps, seconds and command."""
-    console = Console(soft_wrap=True)
-    table = Table(box=box.MARKDOWN)
-    for name, justify in (("run", "left"), ("seed", "right"), ("state", "left"), ("step", "right"), ("seconds", "right"), ("command", "left")):
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ignore")
-    if found is not None:
-        for cell in found[1]:
-            table.add_row(cell.row, str(cell.seed), standing(cell), *progress(RunFolder(cell.folder)), cell.command)
-    else:
-        for path in sorted(Path(config.runs).glob("*/seed*/status.json")):
-            folder = RunFolder(path.parent)
-            name, seed = relative(path.parents[1]), path.parent.name.removeprefix("seed")
-            table.add_row(name, seed, folder.standing(), *progress(folder), folder.status().command)
-    console.print(table)
+    """Print one line a run: how it stands, its training steps, the seconds that they took, and the command that runs or continues it."""
+    body = all_runs(Path(config.runs)) if found is None else [
+        [cell.row, str(cell.seed), standing(cell), *progress(RunFolder(cell.folder)), cell.command] for cell in found[1]]  # fmt: skip
+    console = Console()
+    if not body:
+        console.print(f"no runs in {config.runs}; python -m ssrl starts one, and runs=FOLDER looks elsewhere", highlight=False, soft_wrap=True)
+    for line in aligned(HEAD, body, numbers=(1, 3, 4)) if body else ():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def all_runs(runs: Path) -> list[list[str]]:
+    """The lines of every run in a folder of runs."""
+    folders = [RunFolder(path.parent) for path in sorted(runs.glob("*/seed*/status.json"))]
+    return [
+        [f.path.parent.name, f.path.name.removeprefix("seed"), f.standing(), *progress(f), f.status().command] for f in folders
+    ]
 
 
 def progress(folder: RunFolder) -> tuple[str, str]:
