@@ -127,7 +127,7 @@ def _draw_series(line: Series, where: Frame) -> str:
         return f'<g fill="{colour}">{title}<path d="{path}" fill="none" stroke="{colour}" opacity=".6"/>{circles}</g>'
     raw = thinned(line.points)
     if line.faint:
-        return f'<path class="grid" d="{_path(raw, where)}">{title}</path>'
+        return f'<path class="faint" d="{_path(raw, where)}">{title}</path>'
     if line.window > 1:
         mean = thinned(running_mean(line.points, line.window))
         faint = f'<path d="{_path(raw, where)}" stroke-width="1" opacity=".3"/>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from statistics import fmean
 from string import Template
@@ -16,11 +16,12 @@ from ssrl.runlog.folder import RunFolder
 from ssrl.runlog.metrics import by_step
 
 _WIDTH, _HEIGHT = 250, 150
+_OPEN = ("reward", "em")  # shown at once; a click shows the others
 
 
 def table_page(report: Report) -> str:
     """The whole page."""
-    curves = "".join(_multiples(title, found) for name, title in CURVES.items() if name in COMPARED and (found := mean_curves(report.rows, f"train/{name}")))
+    curves = "".join(_multiples(name, found) for name in COMPARED if (found := mean_curves(report.rows, f"train/{name}")))
     return Template(part("table.html")).substitute(
         title=escape(report.table.title or report.table.name),
         css=part("page.css"),
@@ -45,8 +46,9 @@ def mean_curves(rows: Sequence[Row], key: str) -> dict[str, tuple[Point, ...]]:
     return found
 
 
-def _multiples(title: str, curves: Mapping[str, Sequence[Point]]) -> str:
+def _multiples(name: str, curves: Mapping[str, Sequence[Point]]) -> str:
     """One small plot a row on common axes; all other rows lie behind it in grey."""
+    title = CURVES[name]
     series = {label: Series(label=label, points=tuple(points)) for label, points in curves.items()}
     where = frame(list(series.values()), _WIDTH, _HEIGHT)
     figures = []
@@ -54,17 +56,18 @@ def _multiples(title: str, curves: Mapping[str, Sequence[Point]]) -> str:
         others = [Series(label=other.label, points=other.points, faint=True) for other in series.values() if other is not line]
         drawing = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(f"{title}, {label}")}">{draw([*others, line], where)}</svg>'
         figures.append(f'<figure class="chart"><figcaption>{escape(label)}</figcaption>{drawing}</figure>')
-    return f'<details open><summary>{escape(title)}</summary><div class="charts small">{"".join(figures)}</div></details>'
+    opened = " open" if name in _OPEN else ""
+    return f'<details{opened}><summary>{escape(title)}</summary><div class="charts small">{"".join(figures)}</div></details>'
 
 
-def _table(head: Sequence[str], body) -> str:
+def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     cells = [f"<th>{escape(head[0])}</th>", *(f'<th class="num">{escape(text)}</th>' for text in head[1:])]
     rows = [f"<td>{escape(line[0])}</td>" + "".join(f'<td class="num">{escape(text)}</td>' for text in line[1:]) for line in body]
     return "".join(f"<tr>{row}</tr>" for row in ("".join(cells), *rows))
 
 
 def _runs(rows: Sequence[Row]) -> str:
-    out = ["<tr><th>row</th><th class='num'>seed</th><th>state</th><th>folder</th><th>command</th></tr>"]
+    out = ['<tr><th>row</th><th class="num">seed</th><th>state</th><th>folder</th><th>command</th></tr>']
     for cell in (cell for row in rows for cell in row.cells):
         state = standing(cell)
         out.append(
