@@ -92,10 +92,12 @@ class Composer:
         with sentences():
             return without_hydra(self._without_sweeps(self._parsed(words)))
 
-    def combinations(self, words: Sequence[str]) -> list[list[str]]:
-        """What each job of a sweep is given, in the order in which they run; the files' own sweep is part of it."""
+    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[list[str]]]:
+        """`base`, and what each job of a sweep is given, in the order in which they run; the files' own sweep is part of it."""
         with sentences():
-            return self._combinations(self._without_sweeps(self._parsed(words)), words) or []
+            base = self._without_sweeps(self._parsed(words))
+            combinations = self._combinations(base, words) or []
+            return without_hydra(base), combinations
 
     def one(self, words: Sequence[str]) -> DictConfig:
         """The configuration of a single job, whatever its files sweep over."""

@@ -54,17 +54,19 @@ def cells(composer: Composer, words: Sequence[str], flags: Sequence[str] = ()) -
     Raises:
         UserError: the words name no table, or something is wrong with it.
     """
-    table: TableConfig = OmegaConf.to_object(composer.base(words).table)
+    base, trained = composer.sweep(words)
+    table: TableConfig = OmegaConf.to_object(base.table)
     if not table.name:
         raise UserError(f"there is no table to read: type +table=NAME; known: {', '.join(composer.options('table'))}")
-    found: list[Cell] = []
+    first = untrained(words, table)
+    jobs = [(UNTRAINED, job) for job in (composer.sweep(first)[1] if first else ())] + [(None, job) for job in trained]
     composed: dict[tuple[str, ...], DictConfig] = {}
-    for label, line in ((UNTRAINED, untrained(words, table)), (None, words)):
-        for combination in composer.combinations(line) if line else ():
-            seedless = tuple(without(combination, ["seed"]))
-            if seedless not in composed:  # runs that differ by their seed share the work
-                composed[seedless] = composer.one(seedless)
-            found.append(_cell(table, composed[seedless], combination, flags, label))
+    found: list[Cell] = []
+    for label, job in jobs:
+        seedless = tuple(without(job, ["seed"]))
+        if seedless not in composed:  # runs that differ by their seed share the work
+            composed[seedless] = composer.one(seedless)
+        found.append(_cell(table, composed[seedless], job, flags, label))
     _refuse_namesakes(table, found)
     return table, found
 

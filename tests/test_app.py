@@ -25,7 +25,7 @@ ASK = Path(__file__).parent / "ask.py"
 def ask(*words: str) -> tuple[dict, str]:
     """What a fresh process says to a command line: its report, and its standard error."""
     done = subprocess.run([sys.executable, ASK, *words], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout), done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 @pytest.mark.parametrize(

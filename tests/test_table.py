@@ -18,6 +18,8 @@ table:
   rows: [experiment]
   columns:
     em: {metrics: [test/*/em]}
+  published:
+    quickstart: {em: 0.5}
 hydra:
   mode: MULTIRUN
   sweeper:
@@ -57,6 +59,7 @@ def test_nothing_of_a_table_counts_towards_a_runs_identity():
     (plain,) = Composer().jobs([], multirun=False)
     found = counted(plain, fingerprint)
     assert "table" not in found and "before" not in found["eval"]
+    OmegaConf.set_struct(plain, False)
     other = OmegaConf.merge(plain, {"table": {"name": "x", "rows": ["algo"], "published": {"a": {"b": 1.0}}}, "eval": {"before": False}, "task": "report"})
     assert counted(other, fingerprint) == found
 
@@ -64,14 +67,16 @@ def test_nothing_of_a_table_counts_towards_a_runs_identity():
 def test_a_table_of_ones_own_may_have_experiments_as_rows(tmp_path):
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "mine.yaml").write_text(TABLE)
-    found = cells_of("--config-dir", str(tmp_path), "+table=mine")
+    line = understand(["--config-dir", str(tmp_path), "+table=mine"])
+    table, found = cells(line.composer, line.words, line.flags)
+    assert table.published == {"quickstart": {"em": 0.5}}
     assert [cell.row for cell in found] == ["quickstart", "quickstart_none"]
     assert [cell.folder.name for cell in found] == ["seed0", "seed0"] and "none-grpo" in str(found[1].folder)
     assert found[0].command == f"python -m ssrl --config-dir {tmp_path} table=mine experiment=quickstart"
 
 
 def test_runs_that_differ_by_more_than_their_row_and_seed_are_refused():
-    with pytest.raises(UserError, match="two runs of mini/masks would be row 'tokens' with seed 0: .*table.rows"):
+    with pytest.raises(UserError, match="two runs of mini/masks would be row 'untrained' with seed 0: .*table.rows"):
         cells_of("+table=mini/masks", "algo.mask=tokens", "seed=0", "train.lr=1e-5,1e-6")
 
 
