@@ -103,6 +103,8 @@ def checked(line: Line) -> list[list[str]]:
     """
     if line.composer is None:
         return [line.words]
+    if not line.only_shows and (reading := set(values_of(line.words, "task")) & set(READING)):
+        raise UserError(f"task={reading.pop()} reads runs and is no part of a sweep: type it alone")
     jobs = list(line.composer.jobs(line.words, line.multirun))
     parts = [line.words] if line.only_shows or not jobs else sweeps(line.words, jobs[0].table)
     for words in parts[:-1]:

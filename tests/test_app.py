@@ -280,6 +280,7 @@ def test_a_single_cell_of_a_table_runs_alone(task):
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
+        (["-m", "task=train,status"], "task=status reads runs and is no part of a sweep"),
         (["task=report"], "there is no table to read: type +table=NAME; known: mini/algorithms, mini/masks"),
         (["task=report", "+table=mini/algoritms"], "mini/algoritms is not a choice; known: mini/algorithms, mini/masks (did you mean mini/algorithms?)"),
         (["+table=mini/masks", "algo.mask=toknes"], "algo.mask=toknes is not a choice"),
