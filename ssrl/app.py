@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -15,11 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 from ssrl.check import check
 from ssrl.compose import CONF, HYDRA_VERSION, Composer
 from ssrl.errors import UserError
-from ssrl.overrides import recipe, rewrite
+from ssrl.overrides import recipe, rewrite, values_of, without
 from ssrl.processes import is_first_process
+from ssrl.table import cells, sweeps
 
 USER_ERROR = 2
 INTERRUPTED = 130
+
+
+READING = ("report", "status")  # tasks that read runs, those of a table without running them
+FAILED = 1
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -29,13 +35,86 @@ def main(argv: Sequence[str] | None = None) -> None:
     or the program itself failed.
     """
     try:
-        sys.argv = [sys.argv[0], *prepare(sys.argv[1:] if argv is None else argv)]
-        hydra.main(version_base=HYDRA_VERSION, config_path=str(CONF), config_name="config")(job)()
+        line = understand(sys.argv[1:] if argv is None else argv)
+        if line.reads:
+            read(line)
+            return
+        failed = [launch([*line.flags, *words]) for words in checked(line)]
+        if any(failed):
+            sys.exit(FAILED)
     except UserError as error:
         say(str(error))
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def launch(words: Sequence[str]) -> bool:
+    """Hand a command line to Hydra; whether a run of it failed. Any other end, such as an interruption, ends the program."""
+    sys.argv = [sys.argv[0], *words]
+    try:
+        hydra.main(version_base=HYDRA_VERSION, config_path=str(CONF), config_name="config")(job)()
+    except SystemExit as end:
+        if end.code != FAILED:
+            raise
+        return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A command line in Hydra's spelling, with the recipe that it implies."""
+
+    flags: list[str]
+    words: list[str]
+    composer: Composer | None = None  # None: one of Hydra's own questions
+    why: str = ""  # the sentence about the recipe
+    multirun: bool = False
+    only_shows: bool = False  # --help, --cfg …
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads runs and starts none."""
+        return not self.only_shows and values_of(self.words, "task") in [[task] for task in READING]
+
+
+def understand(argv: Sequence[str]) -> Line:
+    """The command line that was meant.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    args = get_args_parser().parse_intermixed_args(list(argv))
+    flags = [word for word in argv if word not in args.overrides]
+    if args.hydra_help or args.shell_completion or args.config_path or args.experimental_rerun:
+        return Line(flags=list(argv), words=[], only_shows=True)
+    composer = Composer(args.config_dir, args.config_name or "config")
+    words = rewrite(args.overrides, composer.defaults)
+    chosen, why = recipe(words, composer.defaults)
+    shows = bool(args.help or args.cfg or args.info)
+    return Line(flags=flags, words=[*words, *chosen], composer=composer, why=why, multirun=args.multirun, only_shows=shows)
+
+
+def checked(line: Line) -> list[list[str]]:
+    """The overrides of each sweep or run that the command line asks for; every job of them has passed the check.
+
+    Raises:
+        UserError: the first thing that is wrong with it.
+    """
+    if line.composer is None:
+        return [line.words]
+    if not line.only_shows and (reading := set(values_of(line.words, "task")) & set(READING)):
+        raise UserError(f"task={reading.pop()} reads runs and is no part of a sweep: type it alone")
+    jobs = list(line.composer.jobs(line.words, line.multirun))
+    parts = [line.words] if line.only_shows or not jobs else sweeps(line.words, jobs[0].table)
+    for words in parts[:-1]:
+        jobs += line.composer.jobs(words, line.multirun)
+    if not line.only_shows:
+        notes = [*filter(None, [line.why]), *(note for config in jobs for note in check(config))]
+        if is_first_process():
+            for note in dict.fromkeys(notes):
+                say(f"note: {note}")
+    return parts
 
 
 def prepare(argv: Sequence[str]) -> list[str]:
@@ -44,20 +123,19 @@ def prepare(argv: Sequence[str]) -> list[str]:
     Raises:
         UserError: the first thing that is wrong with it.
     """
-    args = get_args_parser().parse_intermixed_args(list(argv))
-    flags = [word for word in argv if word not in args.overrides]
-    if args.hydra_help or args.shell_completion or args.config_path or args.experimental_rerun:
-        return list(argv)
-    composer = Composer(args.config_dir, args.config_name or "config")
-    words = rewrite(args.overrides, composer.defaults)
-    chosen, why = recipe(words, composer.defaults)
-    jobs = list(composer.jobs([*words, *chosen], args.multirun))
-    if not (args.help or args.cfg or args.info):
-        notes = [*filter(None, [why]), *(note for config in jobs for note in check(config))]
-        if is_first_process():
-            for note in dict.fromkeys(notes):
-                say(f"note: {note}")
-    return [*flags, *words, *chosen]
+    line = understand(argv)
+    return [*line.flags, *checked(line)[-1]]
+
+
+def read(line: Line) -> None:
+    """Do a task that reads runs. Nothing is swept: what is typed says which cells of the table are looked at."""
+    config = line.composer.base(line.words)
+    check(config)
+    tabled = config.table.name or config.task == "report"
+    found = cells(line.composer, without(line.words, ["task", "out"]), line.flags) if tabled else None
+    from ssrl.tasks import read as do
+
+    do(OmegaConf.to_object(config), found)
 
 
 def job(config: DictConfig) -> None:

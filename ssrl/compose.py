@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -71,25 +72,53 @@ class Composer:
         Raises:
             UserError: a group, key or value is not known, or the files do not compose.
         """
-        try:
-            overrides = OverridesParser.create().parse_overrides(list(words))
-            self._look(overrides)
-            base = self._load([item.input_line for item in overrides if not item.is_sweep_override()])
+        with sentences():
+            overrides = self._parsed(words)
+            base = self._without_sweeps(overrides)
             if not multirun and base.hydra.mode is not RunMode.MULTIRUN:
                 self._refuse_sweep(overrides)
                 self._refuse_launcher(base.hydra.runtime.choices["hydra/launcher"])
                 yield without_hydra(base)
                 return
-            params = [f"{key}={value}" for key, value in (base.hydra.sweeper.get("params") or {}).items()]
-            overrides = OverridesParser.create().parse_overrides([*params, *words])
-            if not all(item.is_discrete_sweep() for item in overrides if item.is_sweep_override()):
+            combinations = self._combinations(base, words)
+            if combinations is None:
                 yield without_hydra(base)  # another sweeper draws the values
                 return
-            combinations = BasicSweeper.split_arguments(overrides, None)[0]
             for combination in dict.fromkeys(tuple(word for word in job if not word.startswith("seed=")) for job in combinations):
                 yield without_hydra(self._load(combination))
-        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
-            raise UserError(sentence(error)) from error
+
+    def base(self, words: Sequence[str]) -> DictConfig:
+        """The configuration that the jobs of a sweep have in common: that of the words that are no sweep."""
+        with sentences():
+            return without_hydra(self._without_sweeps(self._parsed(words)))
+
+    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[list[str]]]:
+        """`base`, and what each job of a sweep is given, in the order in which they run; the files' own sweep is part of it."""
+        with sentences():
+            base = self._without_sweeps(self._parsed(words))
+            combinations = self._combinations(base, words) or []
+            return without_hydra(base), combinations
+
+    def one(self, words: Sequence[str]) -> DictConfig:
+        """The configuration of a single job, whatever its files sweep over."""
+        with sentences():
+            return without_hydra(self._load(words))
+
+    def _parsed(self, words: Sequence[str]) -> list[Override]:
+        overrides = OverridesParser.create().parse_overrides(list(words))
+        self._look(overrides)
+        return overrides
+
+    def _without_sweeps(self, overrides: Sequence[Override]) -> DictConfig:
+        return self._load([item.input_line for item in overrides if not item.is_sweep_override()])
+
+    @staticmethod
+    def _combinations(base: DictConfig, words: Sequence[str]) -> list[list[str]] | None:
+        params = [f"{key}={value}" for key, value in (base.hydra.sweeper.get("params") or {}).items()]
+        overrides = OverridesParser.create().parse_overrides([*params, *words])
+        if not all(item.is_discrete_sweep() for item in overrides if item.is_sweep_override()):
+            return None
+        return BasicSweeper.split_arguments(overrides, None)[0]
 
     def _load(self, words: Sequence[str]) -> DictConfig:
         return self._loader.load_configuration(self._name, list(words), RunMode.RUN, from_shell=False)
@@ -123,6 +152,15 @@ class Composer:
     def _refuse_launcher(self, launcher: str) -> None:
         if launcher != "basic":  # Hydra would ignore it and run here, perhaps on the front end of a cluster
             raise UserError(f"hydra/launcher={launcher} only acts together with -m: type -m, for one run too")
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turns what Hydra, OmegaConf or the YAML reader object to into a UserError."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+        raise UserError(sentence(error)) from error
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -7,6 +7,7 @@ cannot read, and a set of questions of one's own (`data.train.mine.path=…`), f
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -80,12 +81,28 @@ def values_of(words: Sequence[str], name: str) -> list[str]:
     return [part for match in matches if match and match["key"] == name for part in match["value"].split(",")]
 
 
+def key_of(word: str) -> str:
+    """The key or group that an override is about; empty where it gives no value."""
+    match = OVERRIDE.fullmatch(word)
+    return match["key"] if match else ""
+
+
+def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """The overrides that are not about one of these keys or groups."""
+    return [word for word in words if key_of(word) not in names]
+
+
+def command(words: Sequence[str]) -> str:
+    """What to type to run these overrides."""
+    return shlex.join(["python", "-m", "ssrl", *words])
+
+
 def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str], str]:
     """Overrides that choose a recipe where the default one would be inherited in silence, and why; both empty where it fits.
 
     The default experiment is made for the default model and data, and for a policy that writes the information itself. Who chooses
     another model or other training data, and names no experiment, gets the published recipe on them; who chooses another engine gets
-    the default recipe's form for it. Everything else stays what the defaults list says. A checkpoint brings its own.
+    the default recipe's form for it. Everything else stays what the defaults list says. A checkpoint brings its own, and so does a table.
 
     Args:
         words: overrides in Hydra's spelling.
@@ -95,7 +112,7 @@ def recipe(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str]
         UserError: engines are swept over that have no recipe in common.
     """
     typed = {match["key"]: match["value"] for match in map(OVERRIDE.fullmatch, words) if match}
-    if typed.keys() & {"experiment", "ckpt"} or "~experiment" in words:
+    if typed.keys() & {"experiment", "ckpt", "table"} or "~experiment" in words:
         return [], ""
     task, engines = values_of(words, "task") or ["train"], values_of(words, "engine")
     for key, value in typed.items():

@@ -82,8 +82,9 @@ def shown(default: Any) -> str:
 
 def choices(group: str) -> str:
     """The files of a group, each with the first sentence of its comment."""
-    files = sorted((CONF / group).glob("*.yaml"), key=lambda path: path.stem)
-    return "".join(f"- `{group}={path.stem}`: {summary(path)}\n" for path in files)
+    folder = CONF / group
+    files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.yaml")}
+    return "".join(f"- `{group}={choice}`: {summary(files[choice])}\n" for choice in sorted(files))
 
 
 def summary(path: Path) -> str:

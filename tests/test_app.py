@@ -25,7 +25,7 @@ ASK = Path(__file__).parent / "ask.py"
 def ask(*words: str) -> tuple[dict, str]:
     """What a fresh process says to a command line: its report, and its standard error."""
     done = subprocess.run([sys.executable, ASK, *words], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout), done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_help_is_short_and_names_every_group(capsys):
     page = capsys.readouterr().out
     assert len(page.splitlines()) < 40
     for group in (group for group in DEFAULTS if "@" not in group):
-        assert f"\n{group}: " in page
+        assert f"\n{group}: " in page or f"\n{group}/" in page
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,8 @@ def test_a_plus_before_a_group_of_the_defaults_list_is_dropped(word):
 
 def test_a_plus_is_dropped_in_sweeps_experiments_and_known_keys_too():
     assert prepare(["-m", "+reward=ssrl,em", "+experiment=quickstart"]) == ["-m", "reward=ssrl,em", "experiment=quickstart"]
-    assert rewrite(["+algo.clip_low=0.1", "+table=one", "~logger"], DEFAULTS) == ["algo.clip_low=0.1", "+table=one", "~logger"]
+    assert rewrite(["+algo.clip_low=0.1", "+other=one", "~logger"], DEFAULTS) == ["algo.clip_low=0.1", "+other=one", "~logger"]
+    assert rewrite(["+table=mini/masks"], DEFAULTS) == ["table=mini/masks"]
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(lambda text: "${" not in text))
@@ -253,6 +254,52 @@ def test_a_failed_job_does_not_keep_the_sweep_from_its_others(task, capsys):
     assert end.value.code == 1
     assert len(task.seen) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_table_needs_no_flag_and_measures_the_untrained_model_first(task):
+    main(["+table=mini/masks", "seed=0,1", "train.steps=2"])
+    seen = [(config.task, config.algo.mask, config.seed) for config, _ in task.seen]
+    assert seen[:2] == [("eval", "tokens", 0), ("eval", "tokens", 1)]
+    assert seen[2:] == [("train", mask, seed) for seed in (0, 1) for mask in ("tokens", "none", "paper")]
+    assert {config.train.steps for config, _ in task.seen} == {2}
+
+
+def test_a_table_goes_on_where_its_untrained_model_fails(task, capsys):
+    task.error = UserError("no")
+    with pytest.raises(SystemExit) as end:
+        main(["+table=mini/masks", "seed=0", "algo.mask=none,paper"])
+    assert end.value.code == 1
+    assert [config.task for config, _ in task.seen] == ["eval", "train", "train"]
+
+
+def test_a_single_cell_of_a_table_runs_alone(task):
+    main(["+table=mini/masks", "seed=1", "algo.mask=none"])
+    assert [(config.task, config.algo.mask, config.seed) for config, _ in task.seen] == [("train", "none", 1)]
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (["-m", "task=train,status"], "task=status reads runs and is no part of a sweep"),
+        (["task=report"], "there is no table to read: type +table=NAME; known: mini/algorithms, mini/masks"),
+        (["task=report", "+table=mini/algoritms"], "mini/algoritms is not a choice; known: mini/algorithms, mini/masks (did you mean mini/algorithms?)"),
+        (["+table=mini/masks", "algo.mask=toknes"], "algo.mask=toknes is not a choice"),
+        (["task=report", "+table=mini/masks", "algo=grop"], "did you mean"),
+        (["task=report", "+table=mini/masks", "table.columns.em.of=later"], "table.columns.em.of=later is not a choice; known: after"),
+    ],
+)
+def test_a_wrong_command_about_tables_gets_one_sentence_without_torch(words, phrase):
+    report, said = ask(*words)
+    assert (report["code"], report["torch"]) == (2, False)
+    assert report["cpu_s"] < 3
+    assert len(said.strip().splitlines()) == 1 and phrase in said
+
+
+@pytest.mark.parametrize("task", ["report", "status"])
+def test_reading_a_table_starts_nothing_and_needs_no_torch(task, tmp_path):
+    report, said = ask(f"task={task}", "+table=mini/masks", "algo.mask=tokens", "seed=0,1", f"runs={tmp_path}")
+    assert (report["code"], report["torch"], said) == (0, False, "")
+    assert not list(tmp_path.glob("*/seed*"))
 
 
 def test_ctrl_c_ends_with_130(task):

@@ -10,11 +10,13 @@ from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import CONF, Composer
 from ssrl.config import Config
+from ssrl.table import UNTRAINED, cells, sweeps
 
 COMPOSER = Composer()
-GROUPS = [group for group in COMPOSER.groups if group != "experiment"]
+GROUPS = [group for group in COMPOSER.groups if group not in ("experiment", "table")]
 FILES = [(group, choice) for group in GROUPS for choice in COMPOSER.options(group)]
 EXPERIMENTS = COMPOSER.options("experiment")
+TABLES = COMPOSER.options("table")
 EXTRA = {("model", "path"): ["model.path=a/folder"], ("data", "files"): [f"data.{part}.mine.path=a.jsonl" for part in ("train", "val", "test")], ("engine", "none"): ["prompt=r1"], ("prompt", "r1"): ["engine=none"], ("prompt", "quickstart_none"): ["engine=none"]}
 KINDS = ("retriever", "simulator")  # their name selects a kind, of which several files may be presets
 
@@ -44,6 +46,33 @@ def test_every_experiment_composes_names_itself_and_gives_a_command_that_passes(
     words = prepare(shlex.split(command))
     assert choice == "quickstart" or f"experiment={choice}" in words
     assert compose(*words).recipe == choice
+
+
+@pytest.mark.parametrize("choice", TABLES)
+def test_every_table_composes_names_itself_and_gives_its_commands(choice):
+    head = (CONF / "table" / f"{choice}.yaml").read_text()
+    assert head.startswith("# @package _global_\n")
+    for task in ("", " task=status", " task=report"):
+        assert re.search(rf"^#   python -m ssrl{task} \+table={choice} ", head, re.MULTILINE), task
+    table, found = cells(COMPOSER, [f"table={choice}"])
+    assert table.name == choice and table.title and {column.of for column in table.columns.values()} <= {"after", "first", "last", "mean", "median"}
+    trained = [cell for cell in found if cell.row != UNTRAINED]
+    assert {cell.seed for cell in trained} == {0, 1} and all(cell.steps == compose("experiment=mini").train.steps for cell in trained)
+    assert len({cell.folder for cell in found}) == len(found)
+
+
+@pytest.mark.parametrize("choice", TABLES)
+def test_every_cell_of_a_table_passes_the_check(choice):
+    for words in sweeps([f"table={choice}"], COMPOSER.base([f"table={choice}"]).table):
+        for config in COMPOSER.jobs(words, multirun=False):
+            check(config)
+            assert config.recipe == "mini"
+
+
+def test_the_mini_recipe_is_the_quickstart_but_smaller():
+    mini, quickstart = compose("experiment=mini"), compose()
+    assert (mini.model, mini.data, mini.prompt, mini.reward) == (quickstart.model, quickstart.data, quickstart.prompt, quickstart.reward)
+    assert mini.train.questions * mini.rollout.n * mini.train.steps < quickstart.train.questions * quickstart.rollout.n * quickstart.train.steps
 
 
 def test_the_defaults_run_the_quickstart():

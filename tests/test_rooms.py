@@ -26,7 +26,8 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "overrides": {"schema"},
     "compose": {"config", "schema"},
     "reference": {"config", "schema", "compose"},
-    "app": ENTRY | {"processes", "tasks"},
+    "table": {"config", "compose", "overrides", "data", "runlog"},
+    "app": ENTRY | {"processes", "table", "tasks"},
     "__main__": {"app"},
     "text": {"types"},
     "calls": {"types"},
@@ -38,9 +39,9 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "policy": {"types", "algo", "places"},
     "rollout": {"types", "text"},
     "runlog": {"types", "config", "schema"},
-    "report": {"types", "config", "runlog"},
+    "report": {"types", "config", "runlog", "table"},
     "training": SCORING | LEARNING | OUTSIDE | {"config", "data", "runlog"},
-    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"processes", "data", "runlog", "report", "training"},
+    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"processes", "data", "runlog", "table", "report", "training"},
 }
 TORCH = {"torch", "lightning", "transformers", "peft", "vllm", "accelerate"}
 TORCH_ROOMS = {"algo", "policy", "rollout", "training", "tasks"}

@@ -25,12 +25,13 @@ from ssrl.config.engine import (
 )
 from ssrl.config.fields import choice, content, free, plain
 from ssrl.config.learning import GROUP_RELATIVE, AlgoConfig, CriticConfig, RewardConfig
+from ssrl.config.table import ColumnConfig, TableConfig
 
 __all__ = [
-    "ANSWERING", "GROUP_RELATIVE", "INDEXED", "RETRIEVING", "AlgoConfig", "CallsConfig", "ColumnsConfig", "Config", "CriticConfig",
-    "DataConfig", "EngineConfig", "EvalConfig", "GuardConfig", "LoggerConfig", "LoraConfig", "ModelConfig", "PromptConfig",
-    "QuestionsConfig", "RetrieverConfig", "RewardConfig", "RolloutConfig", "ServeConfig", "SimulatorConfig", "TrainConfig",
-    "TrainerConfig", "WrapperConfig",
+    "ANSWERING", "GROUP_RELATIVE", "INDEXED", "RETRIEVING", "AlgoConfig", "CallsConfig", "ColumnConfig", "ColumnsConfig", "Config",
+    "CriticConfig", "DataConfig", "EngineConfig", "EvalConfig", "GuardConfig", "LoggerConfig", "LoraConfig", "ModelConfig", "PromptConfig",
+    "QuestionsConfig", "RetrieverConfig", "RewardConfig", "RolloutConfig", "ServeConfig", "SimulatorConfig", "TableConfig",
+    "TrainConfig", "TrainerConfig", "WrapperConfig",
 ]  # fmt: skip
 
 
@@ -168,6 +169,8 @@ class EvalConfig:
 
     every: int = 16
     """Validate after this many training steps; also before the first and after the last. 0: never."""
+    before: bool = free(True)
+    """Measure the test sets before training too; the untrained model is the same in every run of a table, which measures it once."""
     temperature: float = 0.0
     """Sampling temperature of the headline metric; 0: greedy."""
     samples: int = 0
@@ -268,14 +271,14 @@ class LoggerConfig:
 class Config:
     """The whole configuration."""
 
-    task: str = choice("train", "train", "eval", "ask", "export", "serve", identity="free")
-    """What is done: train; eval a model or checkpoint; ask one question; export a checkpoint as a Hugging Face folder; serve a retriever to others."""
+    task: str = choice("train", "train", "eval", "ask", "export", "serve", "report", "status", identity="free")
+    """What is done: train; eval a model or checkpoint; ask one question; export a checkpoint as a Hugging Face folder; serve a retriever to others; report a table; show the status of its runs, or of all."""
     ckpt: str | None = content(None)
     """Run folder, `best` or `last` checkpoint in it, for eval, ask and export."""
     question: str | None = free(None)
     """The question of `task=ask`."""
     out: str | None = free(None)
-    """Target folder of `task=export`, or where `task=eval` writes its results."""
+    """Target folder of `task=export`, where `task=eval` writes its results, or the folder or one file (.md, .html, .tex) of `task=report`."""
     seed: int = free(0)
     """Seeds every random choice. It names the folder inside the run, and is not part of the hash."""
     name: str = free("${engine.name}-${algo.name}-${model.name}-${data.name}")
@@ -301,3 +304,4 @@ class Config:
     guard: GuardConfig = field(default_factory=GuardConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
+    table: TableConfig = field(default_factory=TableConfig, metadata={"identity": "free"})

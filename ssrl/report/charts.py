@@ -22,6 +22,7 @@ class Series:
     points: tuple[Point, ...]  # (step, value), ascending steps, finite values
     colour: int = 0
     dots: bool = False  # validation: few points, drawn as dots joined by a thin line
+    faint: bool = False  # behind another line, for comparison: thin and grey
     window: int = 1  # steps in the running mean that is drawn over the raw line; 1: the raw line alone
 
 
@@ -125,6 +126,8 @@ def _draw_series(line: Series, where: Frame) -> str:
         path = _path(line.points, where)
         return f'<g fill="{colour}">{title}<path d="{path}" fill="none" stroke="{colour}" opacity=".6"/>{circles}</g>'
     raw = thinned(line.points)
+    if line.faint:
+        return f'<path class="faint" d="{_path(raw, where)}">{title}</path>'
     if line.window > 1:
         mean = thinned(running_mean(line.points, line.window))
         faint = f'<path d="{_path(raw, where)}" stroke-width="1" opacity=".3"/>'

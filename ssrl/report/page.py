@@ -32,16 +32,16 @@ def write_page(run_folder: Path) -> Path:
         raise UserError(f"{run_folder} is not a run folder (no manifest, status or metrics in it); type one like runs/<name>-<hash>/seed0")
     rollouts = choose(folder.path)
     main, more = charts(rows)
-    script = _part("page.js")
+    script = part("page.js")
     name = f"{folder.path.resolve().parent.name}/{folder.path.resolve().name}"
-    state, state_class = _state(folder, status)
-    page = Template(_part("page.html")).substitute(
+    state = folder.standing()
+    page = Template(part("page.html")).substitute(
         title=escape(name),
         name=escape(name),
         state=state,
-        state_class=state_class,
+        state_class=state_class(state),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        css=_part("page.css"),
+        css=part("page.css"),
         script=script,
         facts=_facts(manifest, status),
         failure=f"<pre>{escape(status.error)}</pre>" if status and status.error else "",
@@ -62,16 +62,14 @@ def embedded(value: Any) -> str:
     return dumps(value).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file that is put into pages."""
     return (files("ssrl.report") / name).read_text(encoding="utf-8")
 
 
-def _state(folder: RunFolder, status: RunStatus | None) -> tuple[str, str]:
-    if status is None:
-        return "not started", "stopped"
-    if status.state is State.RUNNING and not folder.claimed():
-        return "stopped without notice", "stopped"
-    return status.state.value, {State.INTERRUPTED: "stopped"}.get(status.state, status.state.value)
+def state_class(standing: str) -> str:
+    """The class in `page.css` that colours how a run stands."""
+    return standing if standing in (State.RUNNING, State.DONE, State.FAILED) else "stopped"
 
 
 def _facts(manifest: Mapping[str, Any], status: RunStatus | None) -> str:

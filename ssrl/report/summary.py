@@ -23,7 +23,7 @@ METRICS: dict[str, tuple[str, bool | None, int]] = {
 
 
 def summary_html(summary: Mapping[str, Any] | None) -> str:
-    """One table for each test set: every metric before and after training, and the change."""
+    """One table for each test set: every metric before and after training, and the change; after alone where nothing was measured before."""
     if not summary:
         return '<p class="soft">The figures on the test sets appear here when the run ends.</p>'
     before, after = summary.get("before") or {}, summary.get("after") or {}
@@ -45,18 +45,27 @@ def _table(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     found = [key.rpartition("/")[2] for key in dict.fromkeys([*before, *after]) if key.rpartition("/")[0] == name]
     order = list(METRICS)
     metrics = sorted(found, key=lambda metric: order.index(metric) if metric in METRICS else len(order))
-    rows = "".join(_row(metric, before.get(f"{name}/{metric}"), after.get(f"{name}/{metric}")) for metric in metrics)
-    head = '<tr><th>metric</th><th class="num">before</th><th class="num">after</th><th class="num">change</th></tr>'
+    if not before:
+        rows = "".join(_row(metric, after.get(f"{name}/{metric}")) for metric in metrics)
+    else:
+        rows = "".join(_compared(metric, before.get(f"{name}/{metric}"), after.get(f"{name}/{metric}")) for metric in metrics)
+    columns = ("before", "after", "change") if before else ("value",)
+    head = "<tr><th>metric</th>" + "".join(f'<th class="num">{column}</th>' for column in columns) + "</tr>"
     return f'<figure><figcaption>{escape(name)}</figcaption><table class="metrics">{head}{rows}</table></figure>'
 
 
-def _row(metric: str, before: float | None, after: float | None) -> str:
-    title, more_is_better, digits = METRICS.get(metric, (metric, None, 3))
+def _row(metric: str, *values: float | None, change: str = "") -> str:
+    title, _, digits = METRICS.get(metric, (metric, None, 3))
+    cells = "".join(f'<td class="num">{"–" if value is None else f"{value:.{digits}f}"}</td>' for value in values)
+    return f"<tr><td>{escape(title)}</td>{cells}{change}</tr>"
+
+
+def _compared(metric: str, before: float | None, after: float | None) -> str:
+    _, more_is_better, digits = METRICS.get(metric, (metric, None, 3))
     change, colour = "–", ""
     if before is not None and after is not None:
         difference = round(after - before, digits)
         change = f"{difference:+.{digits}f}".replace("-", "−")
         if more_is_better is not None and difference:
             colour = " good" if (difference > 0) is more_is_better else " bad"
-    cells = "".join(f'<td class="num">{"–" if value is None else f"{value:.{digits}f}"}</td>' for value in (before, after))
-    return f'<tr><td>{escape(title)}</td>{cells}<td class="num{colour}">{change}</td></tr>'
+    return _row(metric, before, after, change=f'<td class="num{colour}">{change}</td>')

@@ -108,6 +108,13 @@ class RunFolder:
         raw = read_json(self.path / "status.json")
         return None if raw is None else RunStatus(**{**raw, "state": State(raw["state"])})
 
+    def standing(self) -> str:
+        """The state in words: `not started`, the last one written, or `stopped without notice` where no live process owns a running one."""
+        status = self.status()
+        if status is None:
+            return "not started"
+        return "stopped without notice" if status.state is State.RUNNING and not self.claimed() else status.state.value
+
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """One row of `metrics.jsonl`."""
         append_metrics(self.metrics_path, row)

@@ -46,6 +46,12 @@ def run_folder(config: Any, fingerprint: Fingerprint) -> Path:
     return Path(tree.runs) / f"{name}-{run_hash(tree, fingerprint)}" / f"seed{tree.seed}"
 
 
+def eval_folder(config: Any, fingerprint: Fingerprint) -> Path:
+    """`<runs>/eval-<name>-<hash>/seed<k>`: the folder of `task=eval`, beside that of the run with the same configuration."""
+    folder = run_folder(config, fingerprint)
+    return folder.parent.with_name(f"eval-{folder.parent.name}") / folder.name
+
+
 def _tree(config: Any) -> DictConfig:
     return config if isinstance(config, DictConfig) else OmegaConf.structured(config)
 

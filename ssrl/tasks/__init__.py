@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ssrl.config import Config
+from ssrl.config import Config, TableConfig
+from ssrl.table import Cell
 
 
 def run(config: Config, overrides: list[str]) -> None:
     """Do `config.task`. `overrides`: what the user typed, for tasks that start from a run's own configuration."""
     import_module(f"ssrl.tasks.{config.task}").main(config, overrides)
+
+
+def read(config: Config, found: tuple[TableConfig, list[Cell]] | None) -> None:
+    """Do `config.task`, one that reads runs and needs no torch. `found`: a table and its cells; None: all runs are meant."""
+    import_module(f"ssrl.tasks.{config.task}").main(config, found)

@@ -8,25 +8,33 @@ from pathlib import Path
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
+from ssrl.overrides import command
 from ssrl.runlog.folder import RunFolder, State
-from ssrl.runlog.identity import run_folder
+from ssrl.runlog.identity import eval_folder
 from ssrl.tasks.checkpoint import locate, with_run_config
+from ssrl.tasks.show import say_finished
 from ssrl.tasks.sources import load_sources
-from ssrl.tasks.train import command
 
 
 def main(config: Config, overrides: list[str]) -> None:
-    """Evaluate on every set of `data.test`; the figures, rollouts and a page go to `out`, or to a folder of their own under `runs`."""
+    """Evaluate on every set of `data.test`; the figures, rollouts and a page go to `out`, or to a folder of their own under `runs`.
+
+    A cell of a table that is finished is only named.
+    """
     config = with_run_config(config, overrides)
     if config.ckpt is not None:
         config = dataclasses.replace(config, ckpt=str(locate(config.ckpt)[1]))
     sources = load_sources(config, ("test",))
     if not sources.test:
         raise UserError(f"data={config.data.name} has no test set; choose e.g. data=bundled or data=bamboogle")
-    named = dataclasses.replace(config, name=f"eval-{config.name}")
-    folder = RunFolder(Path(config.out) if config.out else run_folder(named, fingerprint))
-    with folder.claim(), folder.tracked(command(overrides)):
-        _evaluate(config, sources, folder)
+    folder = RunFolder(Path(config.out) if config.out else eval_folder(config, fingerprint))
+    with folder.claim():
+        status = folder.status()
+        if config.table.name and not config.out and status and status.state is State.DONE:
+            say_finished(folder)
+            return
+        with folder.tracked(command(overrides)):
+            _evaluate(config, sources, folder)
 
 
 def _evaluate(config: Config, sources, folder: RunFolder) -> None:

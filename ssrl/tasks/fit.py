@@ -122,14 +122,14 @@ class Fit:
             say(f"continuing after step {self.last_step}")
 
     def measure(self, moment: str) -> None:
-        """Figures on the test sets, once before training and once with the best checkpoint; kept in `summary.json`."""
+        """Figures on the test sets, once before training and once with the best checkpoint (the last, without validation); kept in `summary.json`."""
         if moment == "before" and (self.resume or not self.first):
             return  # measured when the run began; further processes join only when training starts
         c, step = self.config, 0 if moment == "before" else self.module.steps_done
         figures = measure(c, self.evaluating, self.tests, step=step, folder=self.folder, progress=self.progress)
         if self.first:
             summary = self.folder.summary() or {"before": {}, "after": {}, "test_sets": [f"test/{name}" for name in self.tests]}
-            best = {} if moment == "before" else {"best_step": self.module.best[1] if self.module.best else step}
+            best = {"best_step": self.module.best[1]} if moment == "after" and self.module.best else {}
             counts = {"train questions": len(self.questions), **{f"test questions {n}": len(q) for n, q in self.tests.items()}}
             self.folder.write_summary({**summary, moment: figures, **best, "counts": counts, "samples": c.eval.samples})
 

@@ -38,11 +38,16 @@ def show_run(console: Console, folder: RunFolder) -> None:
     show(console, summary)
     path = relative(folder.path)
     for line in (
-        f"best checkpoint: step {summary['best_step']} by validation",
+        f"best checkpoint: step {summary['best_step']} by validation" if "best_step" in summary else "the last checkpoint: nothing was validated",
         f"curves and rollouts: {path}/report.html",
         f'ask it: python -m ssrl task=ask ckpt={path} question="What is the capital of Peru?"',
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_finished(folder: RunFolder, *notes: str) -> None:
+    """One line about a run that was finished by an earlier command."""
+    Console().print("; ".join([f"finished before, in {relative(folder.path)}", *notes]), highlight=False, markup=False, soft_wrap=True)
 
 
 def relative(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -12,15 +11,16 @@ from rich.console import Console
 from ssrl.config import Config
 from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
+from ssrl.overrides import command
 from ssrl.processes import is_first_process
 from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import run_folder
-from ssrl.tasks.show import relative, show_run
+from ssrl.tasks.show import say_finished, show_run
 from ssrl.tasks.sources import Sources, load_sources
 
 
 def main(config: Config, overrides: list[str]) -> None:
-    """Train, or continue the run of the same configuration; a finished one is only shown."""
+    """Train, or continue the run of the same configuration; a finished one is only shown, in a table by one line."""
     _check_launcher(config)
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
@@ -30,17 +30,12 @@ def main(config: Config, overrides: list[str]) -> None:
     with folder.claim():
         status = folder.status()
         if status and status.state is State.DONE and status.step >= config.train.steps:
-            console = Console()
-            console.print(f"finished before, in {relative(folder.path)}; a larger train.steps continues it", highlight=False, soft_wrap=True)
-            show_run(console, folder)
+            say_finished(folder, "a larger train.steps continues it")
+            if not config.table.name:
+                show_run(Console(), folder)
             return
         with folder.tracked(command(overrides), step=status.step if status else 0):
             _train(config, sources, folder)
-
-
-def command(overrides: list[str]) -> str:
-    """What to type to run these overrides again."""
-    return shlex.join(["python", "-m", "ssrl", *overrides])
 
 
 def _check_launcher(config: Config) -> None:
@@ -58,7 +53,8 @@ def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
     fit = Fit(config, sources, folder)
     try:
         fit.prepare()
-        fit.measure("before")
+        if config.eval.before:
+            fit.measure("before")
         fit.train()
         fit.measure("after")
         fit.finish()
