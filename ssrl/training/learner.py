@@ -65,19 +65,26 @@ class Learner:
             self.coefficient = self.coefficient.after(metrics.get("loss/kl", float("nan")), int(count))
         return metrics, experience
 
+    @property
+    def skips_no_signal(self) -> bool:
+        """Whether rollouts without an advantage are not computed: nothing else but the advantage may give them a gradient."""
+        a = self.config.algo
+        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
+        return self.config.train.skip_no_signal and not needed
+
     def _mini_batches(self, layout: Layout) -> list[list[int]]:
         """Indices of the rollouts of each update of a pass."""
         return mini_batches((layout.numbers // self.config.rollout.n).tolist(), self.config.algo.updates)
 
     def _part(self, layout: Layout, indices: Sequence[int], keep: Sequence[bool] | None = None) -> Part:
-        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, keep=keep)
+        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, share_prompt=self.config.trainer.share_prompt, keep=keep)
 
     # Before the updates
 
     def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, dict[str, float]]:
         """Advantages of all tokens, and the log-probabilities and values that the updates compare with."""
         a, found = self.config.algo, {}
-        everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None
+        everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None or not self.config.trainer.skip_old_pass
         # else the ratio is 1 in the first update, which then needs no pass
         compared = range(len(layout.rollouts)) if everything else [i for part in self._mini_batches(layout)[1:] for i in part]
         old = self._pass(self._part(layout, sorted(compared)), lambda row: self._logprobs(self.policy, row))
@@ -137,9 +144,7 @@ class Learner:
 
     def _signalled(self, e: Experience, indices: Sequence[int]) -> list[bool] | None:
         """[P] which rollouts have any advantage, where leaving out the others changes nothing; None: all must be computed."""
-        a = self.config.algo
-        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
-        if needed or not self.config.train.skip_no_signal:
+        if not self.skips_no_signal:
             return None
         signalled = torch.zeros(len(e.layout.rollouts), device=e.layout.device).index_add(0, e.layout.rollout, e.advantages.abs()) > 0
         return signalled[torch.tensor(list(indices), dtype=torch.long, device=e.layout.device)].tolist()
@@ -160,13 +165,13 @@ class Learner:
     def _row(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one row, with gradient, and metrics that add up."""
         a = self.config.algo
-        hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        hidden = row_hidden(self.policy.get_decoder(), row)
         logp, entropy = self._head(self.policy, hidden, row, entropy_gradient=bool(a.entropy_coef))
         old = torch.where(t.old_logp.isnan(), logp.detach(), t.old_logp)
         reference = self._reference_logprobs(row) if a.kl == "loss" and self.objective.kl_coef else None
         loss, metrics = policy_loss(self.objective, replace(t, logp=logp, old_logp=old, entropy=entropy, reference=reference))
         if self.critic is not None:
-            values = self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+            values = self.critic(hidden, row)
             of_critic, more = value_loss(values, old_values, returns, torch.full_like(values, t.share), clip=a.critic.value_clip)
             loss, metrics = loss + (a.critic.coef if a.critic.shared else 1.0) * of_critic, metrics | more
         gap = old - row.sampled_logp  # NaN where the sampler gave none (mask=none trains engine tokens too)
@@ -190,7 +195,7 @@ class Learner:
             chunk=self.config.trainer.logprob_chunk, **options)  # fmt: skip
 
     def _logprobs(self, model: PreTrainedModel, row: Row) -> Tensor:
-        hidden = row_hidden(model.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        hidden = row_hidden(model.get_decoder(), row)
         return self._head(model, hidden, row)[0]
 
     @torch.no_grad()
@@ -203,8 +208,8 @@ class Learner:
     def _values(self, row: Row) -> Tensor:
         hidden = None
         if self.critic.trunk is None:
-            hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
-        return self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+            hidden = row_hidden(self.policy.get_decoder(), row)
+        return self.critic(hidden, row)
 
     # Over processes
 
@@ -236,6 +241,6 @@ def _filler_row(device: torch.device) -> Row:
     """A row of two tokens."""
     one = torch.zeros(1, dtype=torch.long, device=device)
     two = torch.zeros(2, dtype=torch.long, device=device)
-    mask = torch.ones(2, 2, dtype=torch.bool, device=device).tril()
     return Row(
-        ids=two, positions=torch.arange(2, device=device), mask=mask, source=one, target=one, rollout=one, place=one, sampled_logp=one.float())  # fmt: skip
+        ids=two, positions=torch.arange(2, device=device), group=two, segment=two, source=one, target=one, rollout=one, place=one,
+        sampled_logp=one.float())  # fmt: skip

@@ -21,6 +21,7 @@ from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
+from ssrl.training.balance import balanced
 from ssrl.training.collect import Collector
 from ssrl.training.experience import Experience, Layout
 from ssrl.training.learner import Learner
@@ -34,7 +35,7 @@ class StepResult:
 
     metrics: dict[str, float]
     rollouts: list[Rollout]
-    advantages: dict[tuple[str, int], float]  # by (group, sample), the mean over tokens; rollouts left out of the loss have none
+    advantages: dict[tuple[str, int], float]  # of all processes by (group, sample), the mean over tokens; rollouts left out of the loss have none
 
 
 class SearchRL(L.LightningModule):
@@ -59,15 +60,19 @@ class SearchRL(L.LightningModule):
         step, started = self.steps_done + 1, time.perf_counter()
         collected = self.collector.collect(draws, step, self.trainer.datamodule.questions, self.device)
         generated = time.perf_counter()
-        kept = collected.kept
-        layout = Layout.of(kept, [collected.number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
+        kept, number = collected.kept, collected.number
+        if self.config.trainer.balance:
+            kept, number = balanced(
+                kept, number, updates=self.config.algo.updates, share_prompt=self.config.trainer.share_prompt,
+                skip_flat=self.learner.skips_no_signal)  # fmt: skip
+        layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
         self.agent.sampler.publish()
         self.steps_done = step
         self.cursor += self.config.train.questions
         published = time.perf_counter()
-        judged = {(r.group, r.sample): r for r in kept}  # by the label that they were trained with
+        judged = {(r.group, r.sample): r for r in collected.kept}  # by the label that they were trained with
         rollouts = [judged.get((r.group, r.sample), r) for r in collected.rollouts]
         everyone, trained = ranks.gathered(rollouts), ranks.gathered(kept)
         tokens = sum(sum(r.sampled) for r in everyone)
@@ -82,7 +87,7 @@ class SearchRL(L.LightningModule):
             "time/tokens_per_s": tokens / (published - started),
             "time/generated_tokens_per_s": tokens / (generated - started),
         }
-        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=_by_rollout(experience))
+        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=dict(ranks.gathered(list(_by_rollout(experience).items()))))
 
     def rewards(self, rollouts: Sequence[Rollout]) -> Tensor:
         """[R] float64: what each rollout earned, less what it costs to be nearly cut off."""
