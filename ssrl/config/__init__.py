@@ -236,8 +236,10 @@ class TrainerConfig:
     """Processes on this node."""
     num_nodes: int = free(1)
     """Nodes."""
-    strategy: str = free("auto")
-    """Lightning's strategy: auto, ddp."""
+    strategy: str = choice("auto", "auto", "ddp", "fsdp", identity="free")
+    """How several processes share the work. `ddp`: each holds all weights; `fsdp`: weights, gradients and optimiser state are cut over the processes (FSDP2); `auto`: Lightning's choice."""
+    cpu_offload: bool = free(False)
+    """fsdp: keep what is cut in the memory of the CPU while it does not compute."""
     precision: str = choice("auto", "auto", "32-true", "bf16-mixed")
     """Arithmetic of the update. `auto`: bf16 autocast over full-precision weights where the processor computes in it, else fp32."""
     row_tokens: int = free(2048)

@@ -32,11 +32,23 @@ Step = Callable[[Iterator[tuple[Tensor, dict[str, Tensor]]], int], dict[str, flo
 """Makes an optimiser step of the losses of some rows, at least as many as the number given; returns the sums of their metrics and its own."""
 
 
+Around = Callable[[Callable[[], Any]], Any]
+"""Calls a function of no arguments and returns its result."""
+
+
+def _alone(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 class Learner:
     """The objective of an `algo=` file, acting on a policy. What a checkpoint keeps of it is the weight of the KL term."""
 
-    def __init__(self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None) -> None:
+    def __init__(
+        self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None, scope: Around = _alone
+    ) -> None:
+        """`scope` runs whatever reads weights of policy and critic: where they are sharded, they are whole under it alone."""
         self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
+        self.scope, self.reference_scope = scope, _alone
         a = config.algo
         self.objective = Objective(**{field.name: getattr(a, field.name) for field in fields(Objective)})
         self.coefficient = Coefficient(value=0.0 if a.kl == "none" else a.kl_coef, target=a.kl_target, horizon=a.kl_horizon)
@@ -87,7 +99,7 @@ class Learner:
         everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None or not self.config.trainer.skip_old_pass
         # else the ratio is 1 in the first update, which then needs no pass
         compared = range(len(layout.rollouts)) if everything else [i for part in self._mini_batches(layout)[1:] for i in part]
-        old = self._pass(self._part(layout, sorted(compared)), lambda row: self._logprobs(self.policy, row))
+        old = self._pass(self._part(layout, sorted(compared)), self._logprobs)
         whole = self._part(layout, range(len(layout.rollouts))) if a.kl == "reward" or self.critic is not None else None
         kl = None
         if a.kl == "reward" and self.coefficient.value:
@@ -110,6 +122,8 @@ class Learner:
         out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
         for row in part.rows:
             out[part.of(row)] = of_row(row)
+        for _ in range(int(ranks.largest(float(len(part.rows)), part.layout.device)) - len(part.rows)):
+            of_row(_filler_row(part.layout.device))  # sharded weights are gathered by all processes together
         return out
 
     # One update
@@ -153,7 +167,7 @@ class Learner:
         """[M of the layout] bool: the tokens of the mini-batch that a covariance rule acts on, by one threshold over all processes."""
         _, epoch, k = name
         layout, at = e.layout, part.tokens()
-        now = e.old_logp if epoch == k == 0 else self._pass(part, lambda row: self._logprobs(self.policy, row))
+        now = e.old_logp if epoch == k == 0 else self._pass(part, self._logprobs)
         tokens = Tokens(
             logp=now[at], old_logp=e.old_logp[at], advantages=e.advantages[at], weights=torch.zeros_like(now[at]), rollout=layout.rollout[at], share=0.0)  # fmt: skip
         selected = torch.zeros(len(layout.rollout), dtype=torch.bool, device=layout.device)
@@ -162,7 +176,10 @@ class Learner:
         selected[at] = self.selects(self.objective, tokens, keys, seed=seed, total=self._total, gather=self._gather)
         return selected
 
-    def _row(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _row(self, *row: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.scope(lambda: self._loss(*row))
+
+    def _loss(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one row, with gradient, and metrics that add up."""
         a = self.config.algo
         hidden = row_hidden(self.policy.get_decoder(), row)
@@ -194,22 +211,25 @@ class Learner:
             hidden, model.get_output_embeddings(), row.target, temperature=self.config.rollout.temperature,
             chunk=self.config.trainer.logprob_chunk, **options)  # fmt: skip
 
-    def _logprobs(self, model: PreTrainedModel, row: Row) -> Tensor:
-        hidden = row_hidden(model.get_decoder(), row)
-        return self._head(model, hidden, row)[0]
+    def _of(self, model: PreTrainedModel, row: Row) -> Tensor:
+        return self._head(model, row_hidden(model.get_decoder(), row), row)[0]
+
+    def _logprobs(self, row: Row) -> Tensor:
+        return self.scope(lambda: self._of(self.policy, row))
 
     @torch.no_grad()
     def _reference_logprobs(self, row: Row) -> Tensor:
         if hasattr(self.policy, "peft_config"):  # adapters switched off are the reference
             with self.policy.disable_adapter():
-                return self._logprobs(self.policy, row)
-        return self._logprobs(self.reference.to(row.ids.device), row)
+                return self._of(self.policy, row)
+        return self.reference_scope(lambda: self._of(self.reference, row))
 
     def _values(self, row: Row) -> Tensor:
-        hidden = None
-        if self.critic.trunk is None:
-            hidden = row_hidden(self.policy.get_decoder(), row)
-        return self.critic(hidden, row)
+        def values() -> Tensor:
+            hidden = row_hidden(self.policy.get_decoder(), row) if self.critic.trunk is None else None
+            return self.critic(hidden, row)
+
+        return self.scope(values)
 
     # Over processes
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -19,6 +20,7 @@ from ssrl.config import Config
 from ssrl.data.order import Draw
 from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
+from ssrl.policy.shard import Scope, is_sharded, shard, whole
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
 from ssrl.training.balance import balanced
@@ -45,7 +47,7 @@ class SearchRL(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.config, self.agent, self.policy, self.critic = config, agent, agent.model, critic
-        self.learner = Learner(config, agent.model, reference, critic)  # no module itself, so the reference is in no checkpoint
+        self.learner = Learner(config, agent.model, reference, critic, scope=self)  # no module itself, so the reference is in no checkpoint
         self.collector = Collector(config, agent)
         self.steps_done = 0
         self.cursor = 0  # questions drawn so far over all processes
@@ -53,6 +55,22 @@ class SearchRL(L.LightningModule):
         self.best: tuple[float, int] | None = None  # best validation score, its step
         self.validated: tuple[int, float] | None = None  # step and mean reward of the last validation
         self.last: StepResult | None = None
+
+    def forward(self, work: Callable[[], Any]) -> Any:
+        """What reads the weights runs under this module: if it is sharded, they are whole meanwhile."""
+        return work()
+
+    def configure_model(self) -> None:
+        """Cut the weights over the processes where the strategy says so."""
+        mesh, reference = self.device_mesh, self.learner.reference
+        if mesh is None or is_sharded(self):
+            return
+        how = {"half": self.trainer.precision == "bf16-mixed", "offload": self.config.trainer.cpu_offload}
+        trunks = [self.policy.get_decoder(), *([self.critic.trunk] if self.critic is not None and self.critic.trunk is not None else [])]
+        shard(self, trunks, mesh["data_parallel"], **how)
+        if reference is not None:
+            self.learner.reference_scope = Scope(reference)
+            shard(self.learner.reference_scope, [reference.get_decoder()], mesh["data_parallel"], **how)
 
     # One batch of rollouts
 
@@ -133,7 +151,7 @@ class SearchRL(L.LightningModule):
             for p in parameters:
                 if p.grad is None:  # no row had a signal: the step still decays weights and momentum, as with a gradient of zero
                     p.grad = torch.zeros_like(p)
-            norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, self.config.train.grad_clip or float("inf"))))
+            norms.append(float(whole(torch.nn.utils.clip_grad_norm_(parameters, self.config.train.grad_clip or float("inf")))))
         bad = bool(ranks.largest(float(not np.isfinite([loss, *norms]).all()), self.device))
         rates = [scheduler.get_last_lr()[0] for scheduler in self._schedulers()]
         if bad:
@@ -204,6 +222,8 @@ class SearchRL(L.LightningModule):
         torch.set_rng_state(state["rng"]["torch"])
 
     def on_fit_start(self) -> None:
+        if self.learner.reference is not None and not is_sharded(self):
+            self.learner.reference.to(self.device)
         self.agent.sampler.publish()  # the weights may come from a checkpoint
 
 
