@@ -120,10 +120,11 @@ class Learner:
         """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere."""
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
+        count = int(ranks.largest(float(len(part.rows)), part.layout.device))  # sharded weights are gathered by all processes together
         for row in part.rows:
             out[part.of(row)] = of_row(row)
-        for _ in range(int(ranks.largest(float(len(part.rows)), part.layout.device)) - len(part.rows)):
-            of_row(_filler_row(part.layout.device))  # sharded weights are gathered by all processes together
+        for _ in range(count - len(part.rows)):
+            of_row(_filler_row(part.layout.device))
         return out
 
     # One update

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from ssrl.training.files import read_rest, read_whole
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # up to six starts of the command line
 BATCH = ("train.questions=3", "trainer.row_tokens=64", "train.lr=0.0001", "eval.every=2", "data.val.bundled.limit=5", "algo.critic.warmup_steps=1")
 FSDP = ("trainer=fsdp2",)
 
@@ -30,10 +30,8 @@ def gap(one, two):
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("algo.kl=none", "trainer.gradient_checkpointing=true"), id="activations recomputed"),
         pytest.param(("algo.kl=loss", "algo.kl_coef=0.1", "algo.updates=2", "trainer.cpu_offload=true"), id="a reference, two updates, offloaded"),
-        pytest.param(("algo=ppo", "algo.updates=2", "algo.kl=none"), id="a critic of its own"),
-        pytest.param(("algo=ppo", "algo.updates=1", "algo.kl=none", "algo.critic.shared=true"), id="a critic on the policy"),
+        pytest.param(("algo=ppo", "algo.updates=1", "algo.kl=none", "trainer.gradient_checkpointing=true"), id="a critic, activations recomputed"),
     ],
 )
 def test_two_sharded_processes_have_the_weights_moments_and_metrics_of_one(runs, words):
