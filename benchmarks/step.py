@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import statistics
 import subprocess
 import sys
 import time
+
+from common import show
 
 
 def main() -> None:
@@ -37,45 +38,29 @@ def main() -> None:
         print(f"| {n} | {n * arguments.questions} | {' | '.join(cells)} | {rows[-1]['peak_mib']} |", flush=True)
 
 
-def show(values: list[float]) -> str:
-    return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
-
-
 def measure(model: str, n: int, questions: int, steps: int) -> list[dict[str, float]]:
     """One row a step: seconds of each part, tokens a second, and the process's peak memory so far."""
-    import lightning as L
-    from omegaconf import OmegaConf
+    from ours import Around, compose, train
 
-    from ssrl.compose import Composer
     from ssrl.tasks.build import build_agent, build_policy
-    from ssrl.tasks.sources import load_sources
-    from ssrl.training.data import QuestionData
-    from ssrl.training.module import SearchRL
 
-    words = [f"model={model}", "experiment=quickstart", f"rollout.n={n}", f"train.questions={questions}", f"train.steps={steps + 1}"]
-    composed = next(iter(Composer(None, "config").jobs(words, False)))
-    config = OmegaConf.to_object(composed)
+    config = compose(f"model={model}", "experiment=quickstart", f"rollout.n={n}", f"train.questions={questions}", f"train.steps={steps + 1}")
     agent = build_agent(config, build_policy(config))
     rows: list[dict[str, float]] = []
 
-    class Clock(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: object) -> None:
-            metrics, rollouts = module.last.metrics, module.last.rollouts
-            started = time.perf_counter()
-            for rollout in rollouts:
-                module.agent.reward(rollout)
-            score = time.perf_counter() - started
-            rows.append({
-                "generate": metrics["time/generate_s"] - score, "score": score, "update": metrics["time/update_s"],
-                "publish": metrics["time/publish_s"], "generated_per_s": metrics["time/generated_tokens_per_s"],
-                "updated_per_s": metrics["train/input_tokens"] / metrics["time/update_s"],
-                "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})  # fmt: skip
+    def after(module) -> None:
+        metrics = module.last.metrics
+        started = time.perf_counter()
+        for rollout in module.last.rollouts:
+            module.agent.reward(rollout)
+        score = time.perf_counter() - started
+        rows.append({
+            "generate": metrics["time/generate_s"] - score, "score": score, "update": metrics["time/update_s"],
+            "publish": metrics["time/publish_s"], "generated_per_s": metrics["time/generated_tokens_per_s"],
+            "updated_per_s": metrics["train/input_tokens"] / metrics["time/update_s"],
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})  # fmt: skip
 
-    trainer = L.Trainer(
-        accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, callbacks=[Clock()])  # fmt: skip
-    data = QuestionData(load_sources(config, ("train",)).train, seed=0, steps=config.train.steps, size=questions)
-    trainer.fit(SearchRL(config, agent, None), datamodule=data)
+    train(config, agent, Around(lambda: None, lambda: None, after))
     return rows[1:]
 
 

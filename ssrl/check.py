@@ -17,6 +17,7 @@ from ssrl.check_algo import ERRORS as ALGO_ERRORS
 from ssrl.check_algo import NOTES as ALGO_NOTES
 from ssrl.check_engine import ERRORS as ENGINE_ERRORS
 from ssrl.check_engine import NOTES as ENGINE_NOTES
+from ssrl.check_trainer import ERRORS as TRAINER_ERRORS
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.schema import generic, keys, nearest, suggest, unknown
@@ -311,6 +312,7 @@ ERRORS = (
     evaluation_needs_questions,
     *ENGINE_ERRORS,
     *ALGO_ERRORS,
+    *TRAINER_ERRORS,
     training_needs_chance,
     updates_need_questions,
     processes_need_questions,

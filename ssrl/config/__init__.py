@@ -63,8 +63,8 @@ class ModelConfig:
     """For models with a thinking mode of their own (Qwen3): passed to the chat template as `enable_thinking`. null: the model has none. See docs/models.md."""
     dtype: str = choice("float32", "float32", "bfloat16")
     """Type in which the trained weights and the optimiser state are kept."""
-    attention: str = choice("sdpa", "sdpa", "eager", identity="free")
-    """Attention implementation of transformers."""
+    attention: str = choice("parts", "parts", "sdpa", "eager", "flex", identity="free")
+    """How packed rows attend in the update; the results agree. `parts`: each prompt and response by itself, so that longer rows cost no more; `sdpa`, `eager`: transformers' own under one mask a row, which grows with the square of `trainer.row_tokens`; `flex`: FlexAttention's fused kernel, on CUDA only."""
     lora: LoraConfig = field(default_factory=LoraConfig)
 
 
@@ -239,14 +239,22 @@ class TrainerConfig:
     """Processes on this node."""
     num_nodes: int = free(1)
     """Nodes."""
-    strategy: str = free("auto")
-    """Lightning's strategy: auto, ddp."""
+    strategy: str = choice("auto", "auto", "ddp", "fsdp", identity="free")
+    """How several processes share the work. `ddp`: each holds all weights; `fsdp`: weights, gradients and optimiser state are cut over the processes (FSDP2); `auto`: Lightning's choice."""
+    cpu_offload: bool = free(False)
+    """fsdp: keep what is cut in the memory of the CPU while it does not compute."""
     precision: str = choice("auto", "auto", "32-true", "bf16-mixed")
     """Arithmetic of the update. `auto`: bf16 autocast over full-precision weights where the processor computes in it, else fp32."""
     row_tokens: int = free(2048)
     """Token budget of one packed row: groups are packed into rows of at most this many tokens, and one row is one forward and backward pass."""
+    share_prompt: bool = free(True)
+    """Compute the prompt of a group once a row instead of once a rollout."""
     logprob_chunk: int = free(1024)
     """Tokens whose logits exist at one time."""
+    skip_old_pass: bool = free(True)
+    """Take the policy's log-probabilities before an update from the update itself where it is the first of its batch; false: by a pass of their own."""
+    balance: bool = free(True)
+    """Share out the groups of a batch over the processes by tokens, whoever sampled them."""
     gradient_checkpointing: bool = free(False)
     """Recompute activations in the backward pass to save memory."""
     threads: int = free(0)

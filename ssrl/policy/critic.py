@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from ssrl.policy.attention import Packed
 from ssrl.policy.logprobs import row_hidden
 
 
@@ -23,9 +24,9 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.weight)  # values begin at 0, so the first advantages are the rewards
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, hidden: Tensor | None, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-        """[M] float32 values of a packed row. `hidden` [M, H]: the policy's states at `source`; read where the trunk is shared."""
+    def forward(self, hidden: Tensor | None, row: Packed) -> Tensor:
+        """[M] float32 values of a packed row. `hidden` [M, H]: the policy's states at `row.source`; read where the trunk is shared."""
         if self.trunk is not None:
-            hidden = row_hidden(self.trunk, ids, positions, mask, source)
+            hidden = row_hidden(self.trunk, row)
         with torch.autocast(hidden.device.type, enabled=False):
             return self.head(hidden.float())[:, 0]

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from ssrl.errors import UserError
+from ssrl.policy.attention import IMPLEMENTATIONS
 from ssrl.policy.builtin import BUILTIN
 
 
@@ -43,11 +44,15 @@ def load_tokenizer(path: str, revision: str | None = None) -> PreTrainedTokenize
 
 
 def load_model(path: str, *, revision: str | None = None, dtype: str = "float32", attention: str = "sdpa") -> LoadedModel:
-    """Model and tokenizer of a built-in source, a local folder or a hub id, in evaluation mode (no dropout in RL)."""
+    """Model and tokenizer of a built-in source, a local folder or a hub id, in evaluation mode (no dropout in RL).
+
+    A model with attention `parts` or `flex` reads packed rows only.
+    """
     folder = resolve(path)
     tokenizer = load_tokenizer(path, revision)
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, revision=revision, dtype=getattr(torch, dtype), attn_implementation=attention)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, revision=revision, dtype=getattr(torch, dtype), attn_implementation=IMPLEMENTATIONS[attention])  # fmt: skip
     except (OSError, ValueError) as error:
         raise UserError(f"model.path={path}: no model could be loaded from {folder} ({_first_line(error)})") from error
     embeddings = model.get_input_embeddings().num_embeddings

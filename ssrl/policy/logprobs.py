@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ssrl.policy.attention import Packed, attention_inputs
+
 
 def token_logprobs(
     hidden: Tensor, head: nn.Module, target: Tensor, *, temperature: float, chunk: int, entropy_gradient: bool = False
@@ -43,24 +45,12 @@ def token_logprobs(
     return torch.cat(logps), torch.cat(entropies)
 
 
-def row_hidden(decoder: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """[M, H] hidden states of a packed row at the positions that predict its trained tokens.
-
-    Args:
-        decoder: the model without its output embedding.
-        ids, positions: [L]; mask: [L, L], token i sees token j; source: [M].
-    """
-    attention_mask = mask[None, None]
-    if decoder.config._attn_implementation == "eager":  # which adds its mask to the scores
-        dtype = decoder.get_input_embeddings().weight.dtype
-        attention_mask = torch.zeros(attention_mask.shape, dtype=dtype, device=mask.device).masked_fill(~attention_mask, torch.finfo(dtype).min)
-    output = decoder(input_ids=ids[None], position_ids=positions[None], attention_mask=attention_mask, use_cache=False)
-    return output.last_hidden_state[0, source]
+def row_hidden(decoder: nn.Module, row: Packed) -> Tensor:
+    """[M, H] hidden states of a packed row at the positions that predict its trained tokens. `decoder`: the model without its output embedding."""
+    output = decoder(input_ids=row.ids[None], position_ids=row.positions[None], use_cache=False, **attention_inputs(decoder.config, row))
+    return output.last_hidden_state[0, row.source]
 
 
-def row_logprobs(
-    model: nn.Module, ids: Tensor, positions: Tensor, mask: Tensor, source: Tensor, target: Tensor, *, temperature: float, chunk: int
-) -> tuple[Tensor, Tensor]:
-    """`token_logprobs` of a packed row: ids and positions [L], mask [L, L], source and target [M]."""
-    hidden = row_hidden(model.get_decoder(), ids, positions, mask, source)
-    return token_logprobs(hidden, model.get_output_embeddings(), target, temperature=temperature, chunk=chunk)
+def row_logprobs(model: nn.Module, row: Packed, *, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
+    """`token_logprobs` of a packed row."""
+    return token_logprobs(row_hidden(model.get_decoder(), row), model.get_output_embeddings(), row.target, temperature=temperature, chunk=chunk)

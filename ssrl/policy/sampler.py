@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
 from ssrl.policy.packed import pack_linears, repack
+from ssrl.policy.shard import WholeWeights, is_sharded
 from ssrl.types import Completion, Finish, Request, Sampling
 
 _BLOCK = 64  # tokens of the vocabulary that are summed together when one is drawn
@@ -53,7 +54,8 @@ class TransformersSampler:
     def publish(self) -> None:
         """Take over the policy's weights as they are now; adapters are merged into them."""
         with torch.no_grad():
-            if self.model is None or self.model.device != self.source.device:  # first, or the policy has moved
+            moved = self.model is not None and self.model.device != self.source.device and not is_sharded(self.source)
+            if self.model is None or moved:
                 self.model = _frozen_copy(self.source, self.dtype)
                 pack_linears(self.model)
             else:
@@ -61,7 +63,7 @@ class TransformersSampler:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        with torch.autocast(self.source.device.type, enabled=False):  # sampling has a type of its own, also within a training step
+        with torch.autocast(self.model.device.type, enabled=False):  # sampling has a type of its own, also within a training step
             return self._generate(requests)
 
     def _generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -79,7 +81,7 @@ class TransformersSampler:
         return results
 
     def _continue(self, sequences: list[_Sequence]) -> None:
-        device = self.source.device
+        device = self.model.device
         cache, hidden, positions = self._read_prompts(sequences, device)
         active = list(sequences)
         rows = list(range(len(active)))  # row of the cache that belongs to each active sequence
@@ -201,10 +203,10 @@ def _invert(probability: Tensor, uniform: Tensor) -> Tensor:
     return (block * _BLOCK + torch.minimum(token, last))[:, 0]
 
 
-def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+def merged_weights(model: PreTrainedModel) -> Mapping[str, Tensor]:
     """The plain model's weights by name, with adapters (if any) merged in."""
     if not hasattr(model, "peft_config"):
-        return dict(model.state_dict())
+        return WholeWeights(model)
     merged = copy.deepcopy(model).merge_and_unload()
     return dict(merged.state_dict())
 

@@ -85,18 +85,22 @@ def _comparison(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequen
             series += [line for key in _keys_of(name, keys) if (line := _series(rows, key, colour)).points]
         if series:
             cells.append((CURVES.get(name, name), series))
-    top = 34 + 20 * len(runs)
+    return sheet(cells, list(runs), note="lines: training (bold: running mean), dots: validation; horizontal: training step")
+
+
+def sheet(cells: Sequence[tuple[str, Sequence[Series]]], legend: Sequence[str], note: str) -> str:
+    """Titled drawings side by side as one SVG file's text; `legend`: what each colour stands for, from the first on."""
+    top = 34 + 20 * len(legend)
     columns = min(_COLUMNS, len(cells)) or 1
     height = top + -(-len(cells) // columns) * (_HEIGHT + 30) + 8
     width = columns * (_WIDTH + 16) + 16
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">']
     parts.append(f"<style>{_SVG_STYLE}</style><rect width='{width}' height='{height}' fill='#ffffff'/>")
-    for index, label in enumerate(runs):
+    for index, label in enumerate(legend):
         y = 22 + 20 * index
         parts.append(f'<path d="M18 {y - 4}h24" stroke="var(--c{index % COLOURS})" stroke-width="2.5"/>')
         parts.append(f'<text class="legend" x="50" y="{y}">{escape(label)}</text>')
-    note = "lines: training (bold: running mean), dots: validation; horizontal: training step"
-    parts.append(f'<text class="note" x="18" y="{22 + 20 * len(runs)}">{note}</text>')
+    parts.append(f'<text class="note" x="18" y="{22 + 20 * len(legend)}">{escape(note)}</text>')
     for index, (title, series) in enumerate(cells):
         x, y = 12 + index % columns * (_WIDTH + 16), top + index // columns * (_HEIGHT + 30)
         parts.append(f'<g transform="translate({x} {y})"><text class="title" x="8" y="18">{escape(title)}</text>')

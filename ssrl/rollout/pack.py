@@ -26,7 +26,8 @@ class Row:
 
     ids: Tensor  # [L]
     positions: Tensor  # [L]
-    mask: Tensor  # [L, L] bool: token i sees token j
+    group: Tensor  # [L] 0 … in the row
+    segment: Tensor  # [L] 0: the group's prompt, else the number of the response in its group
     source: Tensor  # [M] position in the row whose hidden state predicts the trained token
     target: Tensor  # [M] the trained token
     rollout: Tensor  # [M] index of its rollout in the batch
@@ -42,11 +43,11 @@ def trained_lengths(rollouts: Sequence[Rollout]) -> Tensor:
     return torch.tensor([sum(rollout.trained) for rollout in rollouts], dtype=torch.long)
 
 
-def pack(rollouts: Sequence[Rollout], *, row_tokens: int, keep: Sequence[bool] | None = None) -> list[Row]:
+def pack(rollouts: Sequence[Rollout], *, row_tokens: int, share_prompt: bool = True, keep: Sequence[bool] | None = None) -> list[Row]:
     """Rows of at most `row_tokens` tokens for all rollouts that have a trained token (and, where given, are to be kept).
 
     Rollouts of a group must stand side by side. A group that does not fit is continued in another row, with its prompt again; a single
-    sequence longer than the budget gets a row of its own.
+    sequence longer than the budget gets a row of its own. Without `share_prompt` every rollout has its prompt before it.
     """
     chosen = [(i, r) for i, r in enumerate(rollouts) if any(r.trained) and (keep is None or keep[i])]
     rows: list[list[list[tuple[int, Rollout]]]] = []  # row -> stretches of one group -> members
@@ -54,7 +55,7 @@ def pack(rollouts: Sequence[Rollout], *, row_tokens: int, keep: Sequence[bool] |
     for _, members in itertools.groupby(chosen, key=lambda item: item[1].group):
         fresh = True
         for item in members:
-            size, prompt = _inputs(item[1]), len(item[1].prompt_ids)
+            size, prompt = inputs(item[1]), len(item[1].prompt_ids)
             if used + size + (prompt if fresh else 0) > row_tokens:
                 rows.append([])
                 used, fresh = 0, True
@@ -62,11 +63,11 @@ def pack(rollouts: Sequence[Rollout], *, row_tokens: int, keep: Sequence[bool] |
                 rows[-1].append([])
                 used += prompt
             rows[-1][-1].append(item)
-            used, fresh = used + size, False
+            used, fresh = used + size, not share_prompt
     return [_row(row) for row in rows]
 
 
-def _inputs(rollout: Rollout) -> int:
+def inputs(rollout: Rollout) -> int:
     """Response tokens that must be read: all before the last trained one."""
     return max(t for t, trained in enumerate(rollout.trained) if trained)
 
@@ -85,15 +86,12 @@ def _row(stretches: Sequence[Sequence[tuple[int, Rollout]]]) -> Row:
             if rollout.prompt_ids != prompt:
                 raise ValueError(f"rollouts of group {rollout.group!r} have different prompts")
             start = len(ids)
-            _extend(ids, positions, group_of, segment_of, rollout.ids[: _inputs(rollout)], len(prompt), group, segment)
+            _extend(ids, positions, group_of, segment_of, rollout.ids[: inputs(rollout)], len(prompt), group, segment)
             picks += [(start + t - 1 if t else last_of_prompt, token, index, k, logp) for k, (t, token, logp) in enumerate(_trained(rollout))]
-    group, segment = torch.tensor(group_of), torch.tensor(segment_of)
-    same = group[:, None] == group
-    mask = same & ((segment == 0) | (segment[:, None] == segment)) & torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
     source, target, rollout, place, logp = zip(*picks, strict=True)
     return Row(
-        ids=torch.tensor(ids), positions=torch.tensor(positions), mask=mask, source=torch.tensor(source),
-        target=torch.tensor(target), rollout=torch.tensor(rollout), place=torch.tensor(place), sampled_logp=torch.tensor(logp))  # fmt: skip
+        ids=torch.tensor(ids), positions=torch.tensor(positions), group=torch.tensor(group_of), segment=torch.tensor(segment_of),
+        source=torch.tensor(source), target=torch.tensor(target), rollout=torch.tensor(rollout), place=torch.tensor(place), sampled_logp=torch.tensor(logp))  # fmt: skip
 
 
 def _extend(ids: list, positions: list, groups: list, segments: list, tokens: Sequence[int], start: int, group: int, segment: int) -> None:

@@ -28,7 +28,7 @@ def checkpoint_path(run: Path, role: str) -> Path:
 def locate(ckpt: str) -> tuple[Path, Path]:
     """The run folder and the checkpoint file that `ckpt` names; where it names only the run, `best`, or `last` if none was chosen."""
     path = Path(ckpt).expanduser()
-    if path.is_file() and path.parent.name == "checkpoints":
+    if path.exists() and path.parent.name == "checkpoints":
         return path.parent.parent, path
     if path.name in ("best", "last") and not path.exists():
         run, role = path.parent, path.name
@@ -82,7 +82,7 @@ def _leaves(key: str, value: object) -> list[str]:
 
 def load_weights(model: Module, file: Path) -> None:
     """Put a checkpoint's weights into the model that its run's configuration builds."""
-    import torch
+    from ssrl.training.files import read_weights
 
-    state = torch.load(file, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
+    state = read_weights(file)
     model.load_state_dict({name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")})

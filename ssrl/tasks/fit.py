@@ -15,6 +15,7 @@ from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.policy.hardware import precision
 from ssrl.policy.load import load_model
+from ssrl.policy.shard import is_sharded
 from ssrl.processes import is_first_process
 from ssrl.report.page import write_page
 from ssrl.runlog.folder import RunFolder, State
@@ -28,10 +29,11 @@ from ssrl.tasks.show import relative, show_run
 from ssrl.tasks.sources import Sources
 from ssrl.training.callbacks import Checkpoints, Interruption, Recorder, Validator
 from ssrl.training.data import QuestionData
-from ssrl.training.files import AtomicCheckpointIO
+from ssrl.training.files import AtomicCheckpointIO, load_into, read_rest, read_weights
 from ssrl.training.guard import Guard
 from ssrl.training.module import SearchRL
 from ssrl.training.progress import Progress
+from ssrl.training.sharding import Sharded
 from ssrl.types import Sampling
 
 
@@ -72,7 +74,7 @@ class Fit:
         self.module = SearchRL(c, agent, self._reference(), build_critic(c, loaded))
         self.resume = self.last.exists()
         if self.resume:
-            self.last_step = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["steps_done"]
+            self.last_step = read_rest(self.last)["ssrl"]["steps_done"]
         if self.first:
             self.mirrors = open_mirrors(c.logger.names, self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode)
             self._manifest(over_long)
@@ -98,8 +100,9 @@ class Fit:
         guard = Guard(c.guard, self.best, self.progress.say)
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
+        strategy = Sharded(processes=t.devices * t.num_nodes, cuda=device_of(c).type == "cuda") if t.strategy == "fsdp" else t.strategy
         return L.Trainer(
-            accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=t.strategy,
+            accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy,
             precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
             deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
@@ -145,7 +148,7 @@ class Fit:
             self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
         elif self.resume:
             self.module.steps_done = self.last_step
-            self.module.best = torch.load(self.last, map_location="cpu", weights_only=False, mmap=True)["ssrl"]["best"]
+            self.module.best = read_rest(self.last)["ssrl"]["best"]
         if self.interruption.signal and self.first:
             self.progress.close()
             self.progress.say(f"stopped after step {self.module.steps_done} of {c.train.steps}, saved; repeat the same command to continue")
@@ -153,8 +156,9 @@ class Fit:
         if self.interruption.signal:
             raise SystemExit(0)  # Lightning takes any other code for a crash and kills the first process
         if self.best.exists():
-            self.module.load_state_dict(torch.load(self.best, map_location="cpu", weights_only=False, mmap=True)["state_dict"])
-        self.module.to(device_of(c))  # Lightning leaves it on the CPU
+            load_into(self.module, read_weights(self.best))
+        if not is_sharded(self.module):
+            self.module.to(device_of(c))  # Lightning leaves it on the CPU
         self.module.agent.sampler.publish()
 
     def _fit(self, data: QuestionData) -> None:

@@ -37,9 +37,10 @@ class Layout:
     def device(self) -> torch.device:
         return self.lengths.device
 
-    def part(self, indices: Sequence[int], *, row_tokens: int, keep: Sequence[bool] | None = None) -> Part:
+    def part(self, indices: Sequence[int], *, row_tokens: int, share_prompt: bool, keep: Sequence[bool] | None = None) -> Part:
         """The rows of some rollouts. `keep` [R of the part]: those that are computed; None: all."""
-        rows = [row.to(self.device) for row in pack([self.rollouts[i] for i in indices], row_tokens=row_tokens, keep=keep)]
+        rows = pack([self.rollouts[i] for i in indices], row_tokens=row_tokens, share_prompt=share_prompt, keep=keep)
+        rows = [row.to(self.device) for row in rows]
         return Part(layout=self, indices=torch.tensor(list(indices), dtype=torch.long, device=self.device), rows=rows)
 
 

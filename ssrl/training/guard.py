@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 import lightning as L
-import torch
 
 from ssrl.config import GuardConfig
+from ssrl.training.files import load_into, read_weights
 from ssrl.training.module import SearchRL
 
 _BASELINE = 3  # training steps whose mean the later ones are compared with
@@ -86,8 +86,7 @@ class Guard(L.Callback):
             self.announce(f"{said}; the run stops (guard.action=stop), its best checkpoint is kept")
             trainer.should_stop = True
         elif self.action == "rollback" and self.best.exists():
-            state = torch.load(self.best, map_location="cpu", weights_only=False, mmap=True)["state_dict"]
-            module.load_state_dict(state)
+            load_into(module, read_weights(self.best))
             module.agent.sampler.publish()
             self.announce(f"{said}; back to the best checkpoint, of step {module.best[1]} (guard.action=rollback)")
         else:

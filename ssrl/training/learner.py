@@ -32,11 +32,23 @@ Step = Callable[[Iterator[tuple[Tensor, dict[str, Tensor]]], int], dict[str, flo
 """Makes an optimiser step of the losses of some rows, at least as many as the number given; returns the sums of their metrics and its own."""
 
 
+Around = Callable[[Callable[[], Any]], Any]
+"""Calls a function of no arguments and returns its result."""
+
+
+def _alone(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 class Learner:
     """The objective of an `algo=` file, acting on a policy. What a checkpoint keeps of it is the weight of the KL term."""
 
-    def __init__(self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None) -> None:
+    def __init__(
+        self, config: Config, policy: PreTrainedModel, reference: PreTrainedModel | None, critic: Critic | None, scope: Around = _alone
+    ) -> None:
+        """`scope` runs whatever reads weights of policy and critic: where they are sharded, they are whole under it alone."""
         self.config, self.policy, self.reference, self.critic = config, policy, reference, critic
+        self.scope, self.reference_scope = scope, _alone
         a = config.algo
         self.objective = Objective(**{field.name: getattr(a, field.name) for field in fields(Objective)})
         self.coefficient = Coefficient(value=0.0 if a.kl == "none" else a.kl_coef, target=a.kl_target, horizon=a.kl_horizon)
@@ -65,22 +77,29 @@ class Learner:
             self.coefficient = self.coefficient.after(metrics.get("loss/kl", float("nan")), int(count))
         return metrics, experience
 
+    @property
+    def skips_no_signal(self) -> bool:
+        """Whether rollouts without an advantage are not computed: nothing else but the advantage may give them a gradient."""
+        a = self.config.algo
+        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
+        return self.config.train.skip_no_signal and not needed
+
     def _mini_batches(self, layout: Layout) -> list[list[int]]:
         """Indices of the rollouts of each update of a pass."""
         return mini_batches((layout.numbers // self.config.rollout.n).tolist(), self.config.algo.updates)
 
     def _part(self, layout: Layout, indices: Sequence[int], keep: Sequence[bool] | None = None) -> Part:
-        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, keep=keep)
+        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, share_prompt=self.config.trainer.share_prompt, keep=keep)
 
     # Before the updates
 
     def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, dict[str, float]]:
         """Advantages of all tokens, and the log-probabilities and values that the updates compare with."""
         a, found = self.config.algo, {}
-        everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None
+        everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None or not self.config.trainer.skip_old_pass
         # else the ratio is 1 in the first update, which then needs no pass
         compared = range(len(layout.rollouts)) if everything else [i for part in self._mini_batches(layout)[1:] for i in part]
-        old = self._pass(self._part(layout, sorted(compared)), lambda row: self._logprobs(self.policy, row))
+        old = self._pass(self._part(layout, sorted(compared)), self._logprobs)
         whole = self._part(layout, range(len(layout.rollouts))) if a.kl == "reward" or self.critic is not None else None
         kl = None
         if a.kl == "reward" and self.coefficient.value:
@@ -101,8 +120,11 @@ class Learner:
         """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere."""
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
+        count = int(ranks.largest(float(len(part.rows)), part.layout.device))  # sharded weights are gathered by all processes together
         for row in part.rows:
             out[part.of(row)] = of_row(row)
+        for _ in range(count - len(part.rows)):
+            of_row(_filler_row(part.layout.device))
         return out
 
     # One update
@@ -137,9 +159,7 @@ class Learner:
 
     def _signalled(self, e: Experience, indices: Sequence[int]) -> list[bool] | None:
         """[P] which rollouts have any advantage, where leaving out the others changes nothing; None: all must be computed."""
-        a = self.config.algo
-        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
-        if needed or not self.config.train.skip_no_signal:
+        if not self.skips_no_signal:
             return None
         signalled = torch.zeros(len(e.layout.rollouts), device=e.layout.device).index_add(0, e.layout.rollout, e.advantages.abs()) > 0
         return signalled[torch.tensor(list(indices), dtype=torch.long, device=e.layout.device)].tolist()
@@ -148,7 +168,7 @@ class Learner:
         """[M of the layout] bool: the tokens of the mini-batch that a covariance rule acts on, by one threshold over all processes."""
         _, epoch, k = name
         layout, at = e.layout, part.tokens()
-        now = e.old_logp if epoch == k == 0 else self._pass(part, lambda row: self._logprobs(self.policy, row))
+        now = e.old_logp if epoch == k == 0 else self._pass(part, self._logprobs)
         tokens = Tokens(
             logp=now[at], old_logp=e.old_logp[at], advantages=e.advantages[at], weights=torch.zeros_like(now[at]), rollout=layout.rollout[at], share=0.0)  # fmt: skip
         selected = torch.zeros(len(layout.rollout), dtype=torch.bool, device=layout.device)
@@ -157,16 +177,19 @@ class Learner:
         selected[at] = self.selects(self.objective, tokens, keys, seed=seed, total=self._total, gather=self._gather)
         return selected
 
-    def _row(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _row(self, *row: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.scope(lambda: self._loss(*row))
+
+    def _loss(self, row: Row, t: Tokens, old_values: Tensor | None, returns: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one row, with gradient, and metrics that add up."""
         a = self.config.algo
-        hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
+        hidden = row_hidden(self.policy.get_decoder(), row)
         logp, entropy = self._head(self.policy, hidden, row, entropy_gradient=bool(a.entropy_coef))
         old = torch.where(t.old_logp.isnan(), logp.detach(), t.old_logp)
         reference = self._reference_logprobs(row) if a.kl == "loss" and self.objective.kl_coef else None
         loss, metrics = policy_loss(self.objective, replace(t, logp=logp, old_logp=old, entropy=entropy, reference=reference))
         if self.critic is not None:
-            values = self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+            values = self.critic(hidden, row)
             of_critic, more = value_loss(values, old_values, returns, torch.full_like(values, t.share), clip=a.critic.value_clip)
             loss, metrics = loss + (a.critic.coef if a.critic.shared else 1.0) * of_critic, metrics | more
         gap = old - row.sampled_logp  # NaN where the sampler gave none (mask=none trains engine tokens too)
@@ -189,22 +212,25 @@ class Learner:
             hidden, model.get_output_embeddings(), row.target, temperature=self.config.rollout.temperature,
             chunk=self.config.trainer.logprob_chunk, **options)  # fmt: skip
 
-    def _logprobs(self, model: PreTrainedModel, row: Row) -> Tensor:
-        hidden = row_hidden(model.get_decoder(), row.ids, row.positions, row.mask, row.source)
-        return self._head(model, hidden, row)[0]
+    def _of(self, model: PreTrainedModel, row: Row) -> Tensor:
+        return self._head(model, row_hidden(model.get_decoder(), row), row)[0]
+
+    def _logprobs(self, row: Row) -> Tensor:
+        return self.scope(lambda: self._of(self.policy, row))
 
     @torch.no_grad()
     def _reference_logprobs(self, row: Row) -> Tensor:
         if hasattr(self.policy, "peft_config"):  # adapters switched off are the reference
             with self.policy.disable_adapter():
-                return self._logprobs(self.policy, row)
-        return self._logprobs(self.reference.to(row.ids.device), row)
+                return self._of(self.policy, row)
+        return self.reference_scope(lambda: self._of(self.reference, row))
 
     def _values(self, row: Row) -> Tensor:
-        hidden = None
-        if self.critic.trunk is None:
-            hidden = row_hidden(self.policy.get_decoder(), row.ids, row.positions, row.mask, row.source)
-        return self.critic(hidden, row.ids, row.positions, row.mask, row.source)
+        def values() -> Tensor:
+            hidden = row_hidden(self.policy.get_decoder(), row) if self.critic.trunk is None else None
+            return self.critic(hidden, row)
+
+        return self.scope(values)
 
     # Over processes
 
@@ -236,6 +262,6 @@ def _filler_row(device: torch.device) -> Row:
     """A row of two tokens."""
     one = torch.zeros(1, dtype=torch.long, device=device)
     two = torch.zeros(2, dtype=torch.long, device=device)
-    mask = torch.ones(2, 2, dtype=torch.bool, device=device).tril()
     return Row(
-        ids=two, positions=torch.arange(2, device=device), mask=mask, source=one, target=one, rollout=one, place=one, sampled_logp=one.float())  # fmt: skip
+        ids=two, positions=torch.arange(2, device=device), group=two, segment=two, source=one, target=one, rollout=one, place=one,
+        sampled_logp=one.float())  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -19,8 +20,10 @@ from ssrl.config import Config
 from ssrl.data.order import Draw
 from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
+from ssrl.policy.shard import Scope, is_sharded, shard, whole
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
+from ssrl.training.balance import balanced
 from ssrl.training.collect import Collector
 from ssrl.training.experience import Experience, Layout
 from ssrl.training.learner import Learner
@@ -34,7 +37,7 @@ class StepResult:
 
     metrics: dict[str, float]
     rollouts: list[Rollout]
-    advantages: dict[tuple[str, int], float]  # by (group, sample), the mean over tokens; rollouts left out of the loss have none
+    advantages: dict[tuple[str, int], float]  # of all processes by (group, sample), the mean over tokens; rollouts left out of the loss have none
 
 
 class SearchRL(L.LightningModule):
@@ -44,7 +47,7 @@ class SearchRL(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.config, self.agent, self.policy, self.critic = config, agent, agent.model, critic
-        self.learner = Learner(config, agent.model, reference, critic)  # no module itself, so the reference is in no checkpoint
+        self.learner = Learner(config, agent.model, reference, critic, scope=self)  # no module itself, so the reference is in no checkpoint
         self.collector = Collector(config, agent)
         self.steps_done = 0
         self.cursor = 0  # questions drawn so far over all processes
@@ -53,21 +56,41 @@ class SearchRL(L.LightningModule):
         self.validated: tuple[int, float] | None = None  # step and mean reward of the last validation
         self.last: StepResult | None = None
 
+    def forward(self, work: Callable[[], Any]) -> Any:
+        """What reads the weights runs under this module: if it is sharded, they are whole meanwhile."""
+        return work()
+
+    def configure_model(self) -> None:
+        """Cut the weights over the processes where the strategy says so."""
+        mesh, reference = self.device_mesh, self.learner.reference
+        if mesh is None or is_sharded(self):
+            return
+        how = {"half": self.trainer.precision == "bf16-mixed", "offload": self.config.trainer.cpu_offload}
+        trunks = [self.policy.get_decoder(), *([self.critic.trunk] if self.critic is not None and self.critic.trunk is not None else [])]
+        shard(self, trunks, mesh["data_parallel"], **how)
+        if reference is not None:
+            self.learner.reference_scope = Scope(reference)
+            shard(self.learner.reference_scope, [reference.get_decoder()], mesh["data_parallel"], **how)
+
     # One batch of rollouts
 
     def training_step(self, draws: Sequence[Draw], batch_index: int) -> None:
         step, started = self.steps_done + 1, time.perf_counter()
         collected = self.collector.collect(draws, step, self.trainer.datamodule.questions, self.device)
         generated = time.perf_counter()
-        kept = collected.kept
-        layout = Layout.of(kept, [collected.number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
+        kept, number = collected.kept, collected.number
+        if self.config.trainer.balance:
+            kept, number = balanced(
+                kept, number, updates=self.config.algo.updates, share_prompt=self.config.trainer.share_prompt,
+                skip_flat=self.learner.skips_no_signal)  # fmt: skip
+        layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
         self.agent.sampler.publish()
         self.steps_done = step
         self.cursor += self.config.train.questions
         published = time.perf_counter()
-        judged = {(r.group, r.sample): r for r in kept}  # by the label that they were trained with
+        judged = {(r.group, r.sample): r for r in collected.kept}  # by the label that they were trained with
         rollouts = [judged.get((r.group, r.sample), r) for r in collected.rollouts]
         everyone, trained = ranks.gathered(rollouts), ranks.gathered(kept)
         tokens = sum(sum(r.sampled) for r in everyone)
@@ -82,7 +105,7 @@ class SearchRL(L.LightningModule):
             "time/tokens_per_s": tokens / (published - started),
             "time/generated_tokens_per_s": tokens / (generated - started),
         }
-        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=_by_rollout(experience))
+        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=dict(ranks.gathered(list(_by_rollout(experience).items()))))
 
     def rewards(self, rollouts: Sequence[Rollout]) -> Tensor:
         """[R] float64: what each rollout earned, less what it costs to be nearly cut off."""
@@ -128,7 +151,7 @@ class SearchRL(L.LightningModule):
             for p in parameters:
                 if p.grad is None:  # no row had a signal: the step still decays weights and momentum, as with a gradient of zero
                     p.grad = torch.zeros_like(p)
-            norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, self.config.train.grad_clip or float("inf"))))
+            norms.append(float(whole(torch.nn.utils.clip_grad_norm_(parameters, self.config.train.grad_clip or float("inf")))))
         bad = bool(ranks.largest(float(not np.isfinite([loss, *norms]).all()), self.device))
         rates = [scheduler.get_last_lr()[0] for scheduler in self._schedulers()]
         if bad:
@@ -199,6 +222,8 @@ class SearchRL(L.LightningModule):
         torch.set_rng_state(state["rng"]["torch"])
 
     def on_fit_start(self) -> None:
+        if self.learner.reference is not None and not is_sharded(self):
+            self.learner.reference.to(self.device)
         self.agent.sampler.publish()  # the weights may come from a checkpoint
 
 

@@ -1,9 +1,13 @@
 """Log-probabilities of chosen tokens: chunked and not, and beside the sampler's."""
 
 import math
+import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ssrl.policy.logprobs import row_logprobs, token_logprobs
 from ssrl.policy.sampler import TransformersSampler
@@ -17,6 +21,31 @@ def states(seed=0, m=11, h=6, v=17):
         head.weight.copy_(torch.randn(v, h, generator=generator))
         head.bias.zero_()
     return torch.randn(m, h, generator=generator), head, torch.randint(v, (m,), generator=generator)
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the bytes of tensors that operators make, in the backward pass too, while they are alive."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.peak = 0
+        self.known = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            storage = tensor.untyped_storage() if isinstance(tensor, torch.Tensor) else None
+            if storage is not None and storage.data_ptr() not in given | self.known:
+                self.known.add(storage.data_ptr())
+                self.now += storage.nbytes()
+                weakref.finalize(storage, self.freed, storage.data_ptr(), storage.nbytes())
+        self.peak = max(self.peak, self.now)
+        return made
+
+    def freed(self, address, size):
+        self.known.discard(address)
+        self.now -= size
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0, 1.5])
@@ -57,6 +86,20 @@ def test_logits_of_more_tokens_than_a_chunk_never_exist_at_once():
     assert seen[:forward] == [4, 4, 3] and sorted(seen[forward:]) == [3, 4, 4], "and they are computed again in the backward pass"
 
 
+def test_memory_does_not_grow_with_tokens_times_vocabulary():
+    def peak(m):
+        """Most bytes that exist at one time, beyond hidden states and their gradients."""
+        hidden, head, target = states(m=m, h=8, v=4000)
+        hidden.requires_grad_()
+        with Allocations() as made:
+            token_logprobs(hidden, head, target, temperature=1.0, chunk=32)[0].sum().backward()
+        return made.peak - 3 * hidden.nbytes
+
+    chunk = 32 * 4000 * 4  # bytes of a chunk's logits
+    assert chunk < peak(64) < 8 * chunk  # logits, their softmax and gradients, and the head's gradient
+    assert peak(640) < peak(64) + chunk  # whole logits would be 20 chunks
+
+
 def test_the_gradient_does_not_flow_through_entropies():
     hidden, head, target = states()
     assert not token_logprobs(hidden.requires_grad_(), head, target, temperature=1.0, chunk=5)[1].requires_grad
@@ -71,8 +114,9 @@ def test_the_trainers_ratio_to_the_sampler_is_one(tiny, temperature):
         ids = torch.tensor([*prompt, *completion.ids])
         n = len(ids)
         with torch.no_grad():
-            logp, _ = row_logprobs(
-                tiny.model, ids, torch.arange(n), torch.ones(n, n, dtype=torch.bool).tril(), torch.arange(len(prompt) - 1, n - 1),
-                ids[len(prompt) :], temperature=temperature, chunk=7)  # fmt: skip
+            row = SimpleNamespace(
+                ids=ids, positions=torch.arange(n), group=torch.zeros(n), segment=(torch.arange(n) >= len(prompt)).long(),
+                source=torch.arange(len(prompt) - 1, n - 1), target=ids[len(prompt) :])  # fmt: skip
+            logp, _ = row_logprobs(tiny.model, row, temperature=temperature, chunk=7)
         ratio = (logp - torch.tensor(completion.logprobs)).exp()
         assert ratio.tolist() == pytest.approx([1.0] * 30, abs=1e-4)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
+from ssrl.policy.attention import IMPLEMENTATIONS, PARTS, attention_inputs, visible
 from ssrl.policy.logprobs import row_logprobs
 from ssrl.rollout.pack import pack, trained_lengths
 from ssrl.types import Block, Question, Rollout, Source, Status
@@ -82,7 +83,7 @@ def padded(model, rollouts):
 def packed(model, rows, count):
     out = [[] for _ in range(count)]
     for row in rows:
-        logp, _ = row_logprobs(model, row.ids, row.positions, row.mask, row.source, row.target, temperature=TEMPERATURE, chunk=1000)
+        logp, _ = row_logprobs(model, row, temperature=TEMPERATURE, chunk=1000)
         for index, value in zip(row.rollout.tolist(), logp, strict=True):
             out[index].append(value)
     return out
@@ -121,12 +122,39 @@ def test_packed_rows_give_the_log_probabilities_loss_and_gradient_of_plain_seque
     same_gradients(gradient, summed)
 
 
-def test_eager_attention_sees_the_same_mask():
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("attention", ["parts", "eager"])
+@pytest.mark.parametrize("row_tokens", [1, 30, 10_000])
+def test_every_attention_gives_the_same_log_probabilities_and_gradient(family, attention, row_tokens):
     rollouts = batch()
-    rows = pack(rollouts, row_tokens=10_000)
-    one, other = (packed(make("llama", attention), rows, len(rollouts)) for attention in ("sdpa", "eager"))
-    for a, b in zip(one, other, strict=True):
+    rows = pack(rollouts, row_tokens=row_tokens)
+    one, other = make(family), make(family, IMPLEMENTATIONS[attention])
+    first, second = packed(one, rows, len(rollouts)), packed(other, rows, len(rollouts))
+    for a, b in zip(first, second, strict=True):
         assert [x.item() for x in a] == pytest.approx([x.item() for x in b], abs=1e-5)
+    same_gradients(gradients(one, first)[1], gradients(other, second)[1])
+
+
+def test_a_fused_kernel_is_told_the_same_mask():
+    rows = pack(batch(), row_tokens=40)
+    config = make("llama", "flex_attention").config
+    for row in rows:
+        mask = attention_inputs(config, row)["attention_mask"]
+        at = torch.arange(len(row.ids))
+        seen = [[bool(mask.mask_mod(torch.tensor(0), torch.tensor(0), i, j)) for j in at] for i in at]
+        assert torch.equal(torch.tensor(seen), visible(row.group, row.segment))
+
+
+def test_attention_by_parts_refuses_what_is_not_a_packed_row():
+    with pytest.raises(RuntimeError, match="row_hidden"):
+        make("llama", PARTS)(input_ids=torch.tensor([[1, 2]]))
+
+
+def test_without_sharing_every_rollout_has_its_prompt_before_it():
+    group = [rollout("a", [1, 2, 3], [4, 5], [True] * 2) for _ in range(2)]
+    (row,) = pack(group, row_tokens=100, share_prompt=False)
+    assert row.ids.tolist() == [1, 2, 3, 4] * 2 and row.positions.tolist() == [0, 1, 2, 3] * 2
+    assert row.source.tolist() == [2, 3, 6, 7]
 
 
 def test_a_row_by_hand():
@@ -140,7 +168,7 @@ def test_a_row_by_hand():
     assert row.target.tolist() == [3, 4, 7, 9]
     assert row.rollout.tolist() == [0, 0, 1, 2]
     assert row.sampled_logp.tolist() == pytest.approx([-1.0, -1.1, -1.1, -1.0])
-    assert row.mask.int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 0, 0, 1]]
+    assert visible(row.group, row.segment).int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 0, 0, 1]]
 
 
 @settings(max_examples=60, deadline=None)

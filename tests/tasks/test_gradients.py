@@ -65,6 +65,8 @@ def test_how_the_work_is_cut_up_changes_no_gradient(runs, gradients, monkeypatch
         ["trainer.row_tokens=64"],
         ["trainer.row_tokens=1"],
         ["trainer.logprob_chunk=5"],
+        ["trainer.share_prompt=false"],
+        ["model.attention=sdpa"],
         ["train.skip_no_signal=false"],
         ["trainer.gradient_checkpointing=true"],
         ["rollout.batch=3"],
@@ -76,7 +78,7 @@ def test_how_the_work_is_cut_up_changes_no_gradient(runs, gradients, monkeypatch
         assert largest_gap(gradients[0], gradients[number]) < 1e-6, words
         (metrics,) = (runs.home / str(number)).glob("*/*/metrics.jsonl")
         inputs.append(float(metrics.read_text().split('"train/input_tokens":')[1].split(",")[0]))
-    assert inputs[2] > inputs[0] and inputs[4] > inputs[0]  # prompts repeated; a group more
+    assert inputs[2] > inputs[0] and inputs[4] > inputs[0] and inputs[6] > inputs[0]  # prompts repeated; a group more
 
 
 @pytest.mark.parametrize("words", [[], ["algo.updates=2"], ["train.skip_no_signal=false"]])

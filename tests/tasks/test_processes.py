@@ -18,7 +18,7 @@ BATCH = ("train.questions=3", "trainer.row_tokens=64", "train.lr=0.0001", "eval.
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("algo.kl=none",), id="plain"),
+        pytest.param(("algo.kl=none", "trainer.balance=false"), id="plain, each trains what it sampled"),
         pytest.param(("algo.kl=loss", "algo.kl_coef=0.1", "algo.updates=2", "algo.aggregate=sequence_mean"), id="KL and two updates a batch"),
     ],
 )
