@@ -1,7 +1,9 @@
 """Every file in `conf/` composes and passes the check, and says at its top what it is for."""
 
+import importlib.util
 import re
 import shlex
+from contextlib import nullcontext
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,6 +12,7 @@ from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import CONF, Composer
 from ssrl.config import Config
+from ssrl.errors import UserError
 
 COMPOSER = Composer()
 GROUPS = [group for group in COMPOSER.groups if group != "experiment"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,7 @@ class InProcess:
         self.device = device
         self.sleeps, self.asleep = sleep and device.type == "cuda", False
         on_gpu: dict[str, Any] = {"device_ids": [device.index or 0], "enable_sleep_mode": self.sleeps} if device.type == "cuda" else {}
+        _plain_library_handles()
         with _undisturbed(device):
             from vllm import LLM
             from vllm.platforms import current_platform
@@ -58,10 +60,22 @@ class InProcess:
                     enforce_eager=device.type == "cpu" if eager is None else eager, disable_log_stats=True, **on_gpu)  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise UserError(f"vLLM cannot run this model ({_last_line(error)}); type rollout=hf, or change what it names") from error
+        self._check_heads()
         # Lightning makes a process group of all processes, and would take one that is there for it
         torch.distributed.destroy_process_group()
         self.engine.llm_engine.engine_core._finalizer.detach()  # it would look for that group when Python ends
         gc.unfreeze()  # else what vLLM has frozen is reported as leaked when Python ends
+
+    def _check_heads(self) -> None:
+        """The CPU build finds out only when it computes."""
+        size = self.engine.llm_engine.model_config.get_head_size()
+        if self.device.type != "cpu":
+            return
+        from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+        if size not in (known := CPUAttentionBackend.get_supported_head_sizes()):
+            sizes = ", ".join(map(str, known))
+            raise UserError(f"vLLM's CPU build computes attention heads of {sizes} numbers, and those of this model have {size}: type rollout=hf")
 
     def generate(self, jobs: Sequence[Job], version: str) -> list[Written]:
         from vllm import SamplingParams
@@ -112,6 +126,20 @@ def _undisturbed(device: torch.device) -> Iterator[None]:
             np.random.set_state(states[1])
             torch.set_num_threads = set_threads
             torch.set_num_threads(threads)
+
+
+def _plain_library_handles() -> None:
+    """vLLM's CPU build reads `__dict__` of every object in every module, and llvmlite's handle of its library takes that for a C function."""
+    if (ffi := sys.modules.get("llvmlite.binding.ffi")) is None:  # comes with bm25s, where numba is there
+        return
+    lookup = ffi._lib_wrapper.__getattr__
+
+    def guarded(handle: object, name: str) -> object:
+        if name == "__dict__":
+            raise AttributeError(name)
+        return lookup(handle, name)
+
+    ffi._lib_wrapper.__getattr__ = guarded
 
 
 def _last_line(error: Exception) -> str:
