@@ -29,6 +29,25 @@ def sampling_servers_have_urls(config: Config) -> str | None:
     return None
 
 
+def vllm_tells_what_is_asked(config: Config) -> str | None:
+    """What the policy would compute itself, it cannot where its weights are cut over processes."""
+    r = config.rollout
+    if r.name == "hf" or config.trainer.strategy != "fsdp":
+        return None
+    for engine in (config.engine, config.eval.engine):
+        if engine.name == "entropy" and engine.signal == "entropy":
+            return (
+                f"engine.signal=entropy takes a forward pass of the policy with rollout={r.name}, and trainer.strategy=fsdp cuts the policy over "
+                "processes: type engine.signal=topk_entropy or rollout=hf"
+            )
+    if r.top_p < 1 or r.top_k:
+        return (
+            f"rollout.top_p={r.top_p:g} and rollout.top_k={r.top_k} take a forward pass of the policy with rollout={r.name}, and "
+            "trainer.strategy=fsdp cuts the policy over processes: type rollout.top_p=1 rollout.top_k=0 or rollout=hf"
+        )
+    return None
+
+
 def rollout_choices_do_nothing(config: Config) -> str | None:
     told = [
         key for key in sorted(idle(config)) if key.startswith("rollout.") and key in keys() and attrgetter(key)(config) != keys()[key].default
@@ -36,5 +55,5 @@ def rollout_choices_do_nothing(config: Config) -> str | None:
     return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with rollout={config.rollout.name}" if told else None
 
 
-ERRORS = (vllm_is_installed, sampling_servers_have_urls)
+ERRORS = (vllm_is_installed, sampling_servers_have_urls, vllm_tells_what_is_asked)
 NOTES = (rollout_choices_do_nothing,)

@@ -26,7 +26,7 @@ class VllmServers:
         self.urls = Urls(urls, key="rollout.urls", example="http://127.0.0.1:8000").all
         self._settings = {"model": model, "dtype": dtype, "max-model-len": str(context), "max-num-seqs": str(batch)}
         self._http = Http(max_bytes=_LARGEST_ANSWER)
-        self._caller = Caller(Limits(timeout_s=timeout_s, retries=2, backoff_s=0.5, concurrency=batch * len(self.urls)))
+        self._caller = Caller(Limits(timeout_s=timeout_s, retries=2, backoff_s=0.5, concurrency=batch * len(self.urls), section="rollout"))
 
     def command(self, url: str) -> str:
         """What starts the server of an address, to be typed on its machine."""
@@ -80,7 +80,7 @@ class VllmServers:
         ask(f"{url}/collective_rpc", {"method": "update_config", "kwargs": {"overrides": {"load_config": {"load_format": "auto"}}}})
         ask(f"{url}/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
         if ask(f"{url}/reset_prefix_cache", {}) != {"success": True}:
-            raise CallFailed(f"{shown(url)} did not drop its prefix cache", retryable=True)
+            raise CallFailed(f"{shown(url)} did not drop its prefix cache")
         ask(f"{url}/update_weight_version", {"new_version": version})
         ask(f"{url}/resume", {})
         named = self._http.get(f"{url}/weight_info", timeout_s=left_s)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import torch
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ssrl.errors import UserError
@@ -23,7 +24,7 @@ class VllmSampler:
     """Continues sequences with engines that hold a copy of the policy's weights in `dtype`, one version of them at a time.
 
     Every completion must have been written by the version that was published last; anything else is an error. After each publish a probe
-    compares the engines' log-probabilities with the policy's own. What vLLM does not tell, the policy computes in a forward pass of its
+    compares the engines' log-probabilities with the policy's own, unless its weights are cut over several processes. What vLLM does not tell, the policy computes in a forward pass of its
     own: entropies over the full vocabulary, and log-probabilities before top-p and top-k.
 
     Args:
@@ -56,7 +57,8 @@ class VllmSampler:
         self._published += 1
         weights = ((name, weight.to(self.dtype)) for name, weight in merged_weights(self.source).items())
         self.version = self.backend.load(weights, f"{self._name}-{self._published}")
-        self._probe()
+        if not isinstance(next(self.source.parameters()), DTensor):
+            self._probe()
 
     def rest(self) -> None:
         """Let the engines give back memory; generating needs a publish first."""

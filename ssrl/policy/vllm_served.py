@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,10 +28,10 @@ class Servers(Protocol):
 class Served:
     """`folder`: where weights are written, one sub-folder a version, removed once all servers have read it.
 
-    `once` does something on one of the processes of the run and gives what it returns to all: one of them talks to the servers.
+    `once` gives what its first argument returns on the first process of the run to all; the others do its second: one talks to the servers.
     """
 
-    def __init__(self, servers: Servers, folder: Path, once: Callable[[Callable[[], str]], str]) -> None:
+    def __init__(self, servers: Servers, folder: Path, once: Callable[[Callable[[], str], Callable[[], object]], str]) -> None:
         self.servers, self.folder, self.once = servers, folder.expanduser().absolute(), once
 
     def generate(self, jobs: Sequence[Job], version: str) -> list[Written]:
@@ -38,7 +39,8 @@ class Served:
         return [written(choice) for choice in self.servers.generate(bodies)]
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: str) -> str:
-        return self.once(lambda: self._load(weights, version))
+        # all go through the weights: where these are cut over the processes, reading one is the work of all
+        return self.once(lambda: self._load(weights, version), lambda: deque(weights, maxlen=0))
 
     def rest(self) -> None:
         """The servers have machines of their own."""

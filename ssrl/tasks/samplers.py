@@ -42,7 +42,7 @@ def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> 
     else:
         servers = VllmServers(
             r.urls, model=loaded.folder, dtype=str(dtype).removeprefix("torch."), context=context, batch=r.batch, timeout_s=r.timeout_s)  # fmt: skip
-        backend = Served(servers, Path(r.weights or Path(config.runs) / ".weights"), lambda work: ranks.from_first(work, device))
+        backend = Served(servers, Path(r.weights or Path(config.runs) / ".weights"), lambda work, beside: ranks.from_first(work, beside, device))
     # further processes join the first only when training starts, and until then it alone may talk to the servers
     return VllmSampler(
         backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=dtype, seeded=r.seeded,
