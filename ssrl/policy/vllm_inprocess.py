@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,8 +34,10 @@ class InProcess:
 
     def __init__(
         self, folder: str, *, revision: str | None, device: torch.device, dtype: torch.dtype, context: int, batch: int, cache_gb: float,
-        sleep: bool = True, seed: int = 0, eager: bool | None = None,
+        sleep: bool = True, seed: int = 0,
     ) -> None:  # fmt: skip
+        if torch.distributed.is_initialized():
+            raise RuntimeError("the engine is made before the processes of a run meet: it takes a process group of its own, and gives it up")
         os.environ |= _SETTINGS
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         self.device = device
@@ -57,7 +60,7 @@ class InProcess:
                     gpu_memory_utilization=0.01,  # asks for nothing beyond the cache above; the policy has the rest
                     hf_overrides={"tie_word_embeddings": False},  # a tied output embedding would keep its first weights
                     enable_prefix_caching=True, logprobs_mode="processed_logprobs", max_logprobs=_ALL, generation_config="vllm",
-                    enforce_eager=device.type == "cpu" if eager is None else eager, disable_log_stats=True, **on_gpu)  # fmt: skip
+                    enforce_eager=device.type == "cpu", disable_log_stats=True, **on_gpu)  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise UserError(f"vLLM cannot run this model ({_last_line(error)}); type rollout=hf, or change what it names") from error
         self._check_heads()
@@ -116,9 +119,10 @@ def _written(output: Any) -> Written:
 
 @contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
-    """vLLM seeds every stream of random numbers of the process and takes over its threads: put both back."""
+    """vLLM seeds every stream of random numbers of the process and takes over its threads: both are put back."""
     states, threads, set_threads = (random.getstate(), np.random.get_state()), torch.get_num_threads(), torch.set_num_threads
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about its own code
         try:
             yield
         finally:

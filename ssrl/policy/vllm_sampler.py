@@ -15,8 +15,8 @@ from ssrl.policy.sampler import merged_weights
 from ssrl.policy.vllm_protocol import Backend, Written, ending, job, top_entropy
 from ssrl.types import Completion, Request, Sampling
 
-_PROBE = Request(prompt_ids=(1,), max_new_tokens=4, seed=1, sampling=Sampling(temperature=0.7))  # not 1: shows whether the temperature counts
-_PROBE_PROMPT = 16
+_PROBE_READ, _PROBE_WRITTEN = 16, 4  # tokens
+_PROBE_SAMPLING = Sampling(temperature=0.7)  # not 1, so that it shows whether the temperature counts
 _TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}  # nats; bfloat16 rounds a log-probability by some hundredths, other weights by whole units
 
 
@@ -98,11 +98,9 @@ class VllmSampler:
 
     def _probe(self) -> None:
         """Compare a few log-probabilities with the policy's own."""
-        vocabulary = len(self.tokenizer)
-        prompt = tuple(i * vocabulary // _PROBE_PROMPT for i in range(_PROBE_PROMPT))
-        asked = Request(prompt_ids=prompt, max_new_tokens=_PROBE.max_new_tokens, seed=_PROBE.seed, sampling=_PROBE.sampling)
-        (done,) = self.generate([asked])
-        own, _ = rescored(self.source, prompt, done.ids, temperature=asked.sampling.temperature)
+        prompt = tuple(i * len(self.tokenizer) // _PROBE_READ for i in range(_PROBE_READ))
+        (done,) = self.generate([Request(prompt_ids=prompt, max_new_tokens=_PROBE_WRITTEN, seed=1, sampling=_PROBE_SAMPLING)])
+        own, _ = rescored(self.source, prompt, done.ids, temperature=_PROBE_SAMPLING.temperature)
         gap = max(abs(a - b) for a, b in zip(done.logprobs, own, strict=True))
         if not gap <= _TOLERANCE[self.dtype]:  # not a number counts as far apart, too
             self.version = ""

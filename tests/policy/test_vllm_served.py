@@ -1,15 +1,11 @@
 """rollout=vllm_server: how weights reach servers, and the real server (vLLM's CPU build) in a process of its own."""
 
 import os
-import signal
-import subprocess
-import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from ssrl.calls.caller import CallFailed
 from ssrl.calls.http import Http
 from ssrl.calls.vllm import VllmServers
 from ssrl.errors import UserError
@@ -21,10 +17,7 @@ from ssrl.policy.vllm_served import Served
 from tests.policy.vllm_cases import SHARED, request
 from tests.policy.vllm_models import save
 from tests.servers import free_port
-from tests.vllm_python import environment, python_with_vllm
-
-START_S = 600
-
+from tests.vllm_python import START_S, Server
 
 def here(work, beside):
     return work()
@@ -95,49 +88,15 @@ def test_a_job_carries_its_version_as_salt_and_an_answer_is_read_whole(tmp_path)
 # the real server
 
 
-class Server:
-    """Started by the command that errors show, but for what a small machine needs."""
-
-    def __init__(self, servers, url, log):
-        self.url, self.log = url, log
-        command = servers.command(url).replace(" python ", f" {python_with_vllm()} ")
-        with open(log, "w") as file:
-            self.process = subprocess.Popen(
-                f"exec env {command} --enforce-eager --kv-cache-memory-bytes {2**28}", shell=True, stdout=file, stderr=subprocess.STDOUT,
-                env=environment(VLLM_CPU_OMP_THREADS_BIND="nobind"), start_new_session=True)  # fmt: skip
-
-    def wait_until_up(self):
-        http, end = Http(), time.monotonic() + START_S
-        while time.monotonic() < end:
-            assert self.process.poll() is None, open(self.log).read()[-4000:]
-            try:
-                http.get(f"{self.url}/weight_info", timeout_s=2.0)
-                return
-            except CallFailed:
-                time.sleep(1.0)
-        pytest.fail(open(self.log).read()[-4000:])
-
-    def kill(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     loaded = load_model(str(save("llama-tied", folder / "model")))
     url = f"http://127.0.0.1:{free_port()}"
     servers = VllmServers([url], model=loaded.folder, dtype="float32", context=512, batch=16, timeout_s=300)
-    server = Server(servers, url, folder / "server.log")
-    try:
-        server.wait_until_up()
+    with Server(servers, url, folder / "server.log") as server:
         backend = Served(servers, folder / "weights", here)
         yield server, VllmSampler(backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=torch.float32)
-    finally:
-        server.kill()
 
 
 slow = [pytest.mark.slow, pytest.mark.timeout(2 * START_S)]
