@@ -19,6 +19,7 @@ from tests.policy.vllm_models import save
 from tests.servers import free_port
 from tests.vllm_python import START_S, Server
 
+
 def here(work, beside):
     return work()
 
