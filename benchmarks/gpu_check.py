@@ -62,7 +62,8 @@ def trained(home: Path, *words: str, program: tuple[str, ...] = ("-m", "ssrl"), 
         Failed: it did not end well, or a step's mismatch exceeds `most`.
     """
     runs = tempfile.mkdtemp(dir=home)
-    command = [sys.executable, *program, *COMMON, f"model.path={home / 'model'}", f"trainer={'gpu' if GPUS else 'cpu'}", *words, f"runs={runs}"]
+    every = (*COMMON, f"model.path={home / 'model'}", f"trainer={'gpu' if GPUS else 'cpu'}", f"runs={runs}", *words)
+    command = [sys.executable, *program, *{word.partition("=")[0]: word for word in every}.values()]  # later ones win
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIME_S)
