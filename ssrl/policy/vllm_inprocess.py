@@ -43,6 +43,8 @@ class InProcess:
         self.device = device
         self.sleeps, self.asleep = sleep and device.type == "cuda", False
         on_gpu: dict[str, Any] = {"device_ids": [device.index or 0], "enable_sleep_mode": self.sleeps} if device.type == "cuda" else {}
+        if device.type == "cpu":  # else its sampler wants a C++ compiler, to count ranks that nobody reads
+            torch._dynamo.config.disable = True
         _plain_library_handles()
         with _undisturbed(device):
             from vllm import LLM
