@@ -17,6 +17,8 @@ from ssrl.check_algo import ERRORS as ALGO_ERRORS
 from ssrl.check_algo import NOTES as ALGO_NOTES
 from ssrl.check_engine import ERRORS as ENGINE_ERRORS
 from ssrl.check_engine import NOTES as ENGINE_NOTES
+from ssrl.check_rollout import ERRORS as ROLLOUT_ERRORS
+from ssrl.check_rollout import NOTES as ROLLOUT_NOTES
 from ssrl.check_trainer import ERRORS as TRAINER_ERRORS
 from ssrl.config import Config
 from ssrl.errors import UserError
@@ -93,6 +95,8 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "rollout.max_turn_tokens": (1, INFINITY),
     "rollout.max_information_tokens": (1, INFINITY),
     "rollout.batch": (1, INFINITY),
+    "rollout.cache_gb": (0.01, INFINITY),
+    "rollout.timeout_s": (0.001, INFINITY),
     "eval.every": (0, INFINITY),
     "eval.temperature": (0, INFINITY),
     "eval.samples": (0, INFINITY),
@@ -312,6 +316,7 @@ ERRORS = (
     evaluation_needs_questions,
     *ENGINE_ERRORS,
     *ALGO_ERRORS,
+    *ROLLOUT_ERRORS,
     *TRAINER_ERRORS,
     training_needs_chance,
     updates_need_questions,
@@ -325,4 +330,4 @@ ERRORS = (
     betas_are_two,
     loggers_are_known,
 )
-NOTES = (*ENGINE_NOTES, *ALGO_NOTES, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)
+NOTES = (*ENGINE_NOTES, *ALGO_NOTES, *ROLLOUT_NOTES, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)

@@ -97,7 +97,7 @@ def choices_do_nothing(config: Config) -> str | None:
     found = sorted(idle(config))
     told = [f"retriever={config.retriever.name}"] if "retriever" in found and config.retriever.name != "bm25" else []
     told += [f"simulator={config.simulator.name}"] if "simulator" in found and config.simulator.name != "local" else []
-    told += [key for key in found if key in keys() and not key.startswith("eval.") and attrgetter(key)(config) != keys()[key].default]
+    told += [key for key in found if key in keys() and not key.startswith(("eval.", "rollout.")) and attrgetter(key)(config) != keys()[key].default]
     if not told:
         return None
     return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with engine={config.engine.name}" + (

@@ -255,6 +255,10 @@ class Sampler(Protocol):
         """Take over the policy's weights as they are now, and drop every cache that depends on them."""
         ...
 
+    def rest(self) -> None:
+        """Nothing is generated before the next `publish`: give back memory that the update can use."""
+        ...
+
 
 class Engine(Protocol):
     """Answers one question: this search has just been written; do you answer it? Declining (None) lets the policy write the information itself."""

@@ -101,6 +101,18 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["train.betas=[0.9]"], ["train.betas=[0.9]"]),
         (["train.betas=[0.9,1.0]"], ["train.betas"]),
         (["logger.names=[wandb,neptune]"], ["neptune", "wandb, tensorboard, csv"]),
+        (["rollout.name=vlm"], ["rollout.name=vlm", "hf, vllm, vllm_server"]),
+        (["rollout.name=vllm_server"], ["rollout.urls=["]),
+        (["rollout.name=vllm_server", "rollout.urls=[http://me:secret@host:8000]"], ["password"]),
+        (["rollout.cache_gb=0"], ["rollout.cache_gb=0"]),
+        (
+            ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "trainer.strategy=fsdp", "engine.name=entropy"],
+            ["engine.signal=entropy", "trainer.strategy=fsdp", "engine.signal=topk_entropy"],
+        ),
+        (
+            ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "trainer.strategy=fsdp", "rollout.top_p=0.9"],
+            ["rollout.top_p=0.9", "rollout.top_p=1"],
+        ),
     ],
 )
 def test_an_impossible_value_or_pair_is_refused_in_one_sentence_that_names_it(words, phrases):

@@ -1,7 +1,9 @@
 """Every file in `conf/` composes and passes the check, and says at its top what it is for."""
 
+import importlib.util
 import re
 import shlex
+from contextlib import nullcontext
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,6 +12,7 @@ from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import CONF, Composer
 from ssrl.config import Config
+from ssrl.errors import UserError
 from ssrl.table import UNTRAINED, cells, sweeps
 
 COMPOSER = Composer()
@@ -30,7 +33,9 @@ def compose(*words: str):
 def test_every_choice_of_every_group_composes_and_passes_the_check(group, choice):
     config = compose("experiment=ssrl", "model=tiny", "data=bundled", f"{group}={choice}", *EXTRA.get((group, choice), []))
     config.task = "train" if config.data.train else "eval"
-    check(config)
+    absent = (group, choice) == ("rollout", "vllm") and importlib.util.find_spec("vllm") is None
+    with pytest.raises(UserError, match="rollout=vllm needs vllm") if absent else nullcontext():
+        check(config)
     if group not in KINDS and "name" in config.get(group, {}) and choice != "path":
         assert config[group].name == choice
 

@@ -39,13 +39,14 @@ class Limits:
     backoff_s: float = 0.5  # wait before the first retry, doubled each time
     rate: float = 0.0  # most attempts a second; 0: no limit
     concurrency: int = 16  # most calls at one time
+    section: str = "calls"  # of the configuration, where they come from
 
     def __post_init__(self) -> None:
         for name, least in (("retries", 0), ("backoff_s", 0), ("rate", 0), ("concurrency", 1)):
             if not getattr(self, name) >= least:
-                raise UserError(f"calls.{name}={getattr(self, name)} must be at least {least}; type calls.{name}={getattr(Limits(), name)}")
+                raise UserError(f"{self.section}.{name}={getattr(self, name)} must be at least {least}; type {self.section}.{name}={getattr(Limits(), name)}")
         if not self.timeout_s > 0:
-            raise UserError(f"calls.timeout_s={self.timeout_s} must be above 0; type calls.timeout_s=30")
+            raise UserError(f"{self.section}.timeout_s={self.timeout_s} must be above 0; type {self.section}.timeout_s=30")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Caller:
             if self._pace.wait(until=end):
                 return None
         asked = "" if failure.retry_after_s is None else f"it asks to wait {failure.retry_after_s:.0f} s, "
-        return f" ({asked}attempt {tried}, {max(left, 0):.1f} s left of calls.timeout_s={self.limits.timeout_s:g})"
+        return f" ({asked}attempt {tried}, {max(left, 0):.1f} s left of {self.limits.section}.timeout_s={self.limits.timeout_s:g})"
 
     def _pause(self, failure: CallFailed, tried: int) -> float:
         """Exponential with jitter, so that calls which failed together do not come back together; never before a server's Retry-After."""

@@ -23,7 +23,7 @@ from ssrl.config.engine import (
     SimulatorConfig,
     WrapperConfig,
 )
-from ssrl.config.fields import choice, content, free, plain
+from ssrl.config.fields import choice, content, free, only, plain
 from ssrl.config.learning import GROUP_RELATIVE, AlgoConfig, CriticConfig, RewardConfig
 from ssrl.config.table import ColumnConfig, TableConfig
 
@@ -137,8 +137,8 @@ class PromptConfig:
 class RolloutConfig:
     """How rollouts are sampled (`rollout=`)."""
 
-    name: str = choice("hf", "hf", identity="free")
-    """`hf`: transformers with a KV cache, in process."""
+    name: str = choice("hf", "hf", "vllm", "vllm_server")
+    """`hf`: transformers with a KV cache, in process; `vllm`: a vLLM engine in process; `vllm_server`: vLLM servers. They draw other tokens from the same seed. See docs/rollout.md."""
     n: int = 5
     """Rollouts per question: the size of a group."""
     temperature: float = 1.0
@@ -158,9 +158,21 @@ class RolloutConfig:
     stop_at_answer: bool = False
     """Stop a generation right after `</answer>`. Published full-sim runs until the end token."""
     batch: int = free(256)
-    """Most sequences decoded at once."""
+    """Most sequences decoded at once, in each engine."""
     dtype: str = choice("auto", "auto", "float32", "bfloat16")
     """Type of the sampler's copy of the weights. `auto`: bfloat16 where the processor computes in it, else float32."""
+    seeded: bool = only(True, "vllm", "vllm_server")
+    """vllm, vllm_server: each request has its own seed, so that a result depends on nothing else in the batch. false: engines draw from one stream, which is faster on some GPUs and does not repeat."""
+    cache_gb: float = free(4.0, names=("vllm",))
+    """vllm: GiB of the KV cache of each process, beside what the trainer needs on the same device."""
+    sleep: bool = free(True, names=("vllm",))
+    """vllm: give the engine's memory to the update, on GPUs; it takes it back with the new weights."""
+    urls: list[str] = free([], names=("vllm_server",))
+    """vllm_server: base URLs of the servers of this run; several share the load. A server serves one run at a time."""
+    weights: str | None = free(None, names=("vllm_server",))
+    """vllm_server: folder through which new weights reach the servers, who must see it under the same path; null: `.weights` in `runs`."""
+    timeout_s: float = free(1800.0, names=("vllm_server",))
+    """vllm_server: deadline of one generation, waiting for its turn in the server included, and of taking over weights."""
 
 
 @dataclass

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
 from ssrl.policy.packed import pack_linears, repack
 from ssrl.policy.shard import WholeWeights, is_sharded
+from ssrl.policy.stop import holds_stop
 from ssrl.types import Completion, Finish, Request, Sampling
 
 _BLOCK = 64  # tokens of the vocabulary that are summed together when one is drawn
@@ -60,6 +61,9 @@ class TransformersSampler:
                 pack_linears(self.model)
             else:
                 repack(self.model, merged_weights(self.source))
+
+    def rest(self) -> None:
+        """Keeps what it has: its copy of the weights, which is small beside what an update needs."""
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -142,16 +146,11 @@ class TransformersSampler:
             self.listener(s.index, token)
         if token in self.end_ids:
             s.finish = Finish.EOS
-        elif s.request.stop and self._holds_stop(s):
+        elif s.request.stop and holds_stop(self.tokenizer, s.ids, s.request.stop):
             s.finish = Finish.STOP
         elif len(s.ids) >= s.request.max_new_tokens:
             s.finish = Finish.LENGTH
         return s.finish is not None
-
-    def _holds_stop(self, s: _Sequence) -> bool:
-        """Whether the new token completed a stop string: the tail is long enough for any, since a token is at least one byte."""
-        tail = self.tokenizer.decode(s.ids[-max(len(stop.encode()) for stop in s.request.stop) - 1 :])
-        return any(stop in tail for stop in s.request.stop)
 
 
 def entropy(logp: Tensor, k: int) -> Tensor:

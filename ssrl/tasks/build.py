@@ -13,14 +13,13 @@ from transformers.utils import logging as transformers_logging
 from ssrl.config import Config, LoraConfig
 from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
-from ssrl.policy.hardware import sampler_dtype
 from ssrl.policy.load import LoadedModel, load_model
-from ssrl.policy.sampler import TransformersSampler
 from ssrl.rewards.score import Reward
 from ssrl.rollout.loop import EpisodeLoop, Limits
 from ssrl.rollout.render import Renderer, over_long
 from ssrl.tasks.checkpoint import load_weights, locate
 from ssrl.tasks.engines import build_engine, evaluation
+from ssrl.tasks.samplers import build_sampler
 from ssrl.training.agent import Agent
 from ssrl.types import Engine, Question, Sampler
 
@@ -76,8 +75,7 @@ def build_agent(config: Config, loaded: LoadedModel, sampler: Sampler | None = N
     engine = build_engine(config, str(device))
     renderer = Renderer(
         tokenizer=loaded.tokenizer, template=p.template, system=p.system, chat=p.chat, prefill=p.prefill, thinking=config.model.thinking)  # fmt: skip
-    sampler = sampler or TransformersSampler(
-        loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=sampler_dtype(r.dtype, device.type))  # fmt: skip
+    sampler = sampler or build_sampler(config, loaded, device)
     limits = Limits(context=config.model.context, response=r.max_response_tokens, turn=r.max_turn_tokens, information=r.max_information_tokens)
     loop = EpisodeLoop(sampler, engine, renderer, limits, stop_at_answer=r.stop_at_answer, mask=config.algo.mask)
     reward = Reward(

@@ -83,6 +83,7 @@ class SearchRL(L.LightningModule):
             kept, number = balanced(
                 kept, number, updates=self.config.algo.updates, share_prompt=self.config.trainer.share_prompt,
                 skip_flat=self.learner.skips_no_signal)  # fmt: skip
+        self.agent.sampler.rest()
         layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()

@@ -47,6 +47,11 @@ def together(work: Callable[[], T], device: torch.device) -> T:
     return result
 
 
+def from_first(work: Callable[[], T], beside: Callable[[], object], device: torch.device) -> T:
+    """What `work` returns on the first process, on all of them; the others do `beside` meanwhile. A UserError of one is raised on all."""
+    return gathered([together(work if rank() == 0 else beside, device)])[0]
+
+
 def gathered(items: list[T]) -> list[T]:
     """The items of all processes, in the order of their ranks; every process gets them."""
     if world_size() == 1:

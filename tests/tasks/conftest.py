@@ -92,7 +92,7 @@ class Runs:
         """The run that was last changed."""
         return RunFolder(max(self.home.glob("*/*/seed*"), key=lambda path: (path / "status.json").stat().st_mtime_ns))
 
-    def start(self, *words: str, rewarded: bool = True, **options) -> subprocess.Popen:
+    def start(self, *words: str, rewarded: bool = True, python: str = sys.executable, **options) -> subprocess.Popen:
         """The command line in a process group of its own."""
         site = self.home / "site"
         site.mkdir(exist_ok=True)
@@ -102,7 +102,7 @@ class Runs:
         path = os.pathsep.join([str(site), str(ROOT)])
         env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
-        return subprocess.Popen([sys.executable, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, start_new_session=True, **options)
+        return subprocess.Popen([python, "-m", "ssrl", *self.words(*words)], cwd=self.home, env=env, start_new_session=True, **options)
 
     def command(self, *words: str, **options) -> tuple[int, str]:
         """Exit code and output of the command line."""

@@ -1,0 +1,49 @@
+"""The policy's sampler, from the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ssrl.calls.vllm import VllmServers
+from ssrl.config import Config
+from ssrl.errors import UserError
+from ssrl.policy.hardware import sampler_dtype
+from ssrl.policy.load import LoadedModel
+from ssrl.policy.sampler import TransformersSampler
+from ssrl.policy.vllm_inprocess import InProcess
+from ssrl.policy.vllm_protocol import Backend
+from ssrl.policy.vllm_sampler import VllmSampler
+from ssrl.policy.vllm_served import Served
+from ssrl.processes import is_first_process
+from ssrl.training import ranks
+from ssrl.types import Sampler
+
+
+def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> Sampler:
+    """What `rollout=` names, with a copy of the policy's weights.
+
+    Raises:
+        UserError: vLLM cannot run the model, or a server does not answer as it must.
+    """
+    r, context = config.rollout, config.model.context
+    dtype = sampler_dtype(r.dtype, device.type)
+    if r.name == "hf":
+        return TransformersSampler(loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=dtype)
+    longest = getattr(loaded.model.config, "max_position_embeddings", context)
+    if context > longest:
+        raise UserError(f"model.context={context} is more than the {longest} tokens that the model was made for, which vLLM refuses: type model.context={longest}")
+    backend: Backend
+    if r.name == "vllm":
+        backend = InProcess(
+            loaded.folder, revision=config.model.revision, device=device, dtype=dtype, context=context, batch=r.batch, cache_gb=r.cache_gb,
+            sleep=r.sleep, seed=config.seed)  # fmt: skip
+    else:
+        servers = VllmServers(
+            r.urls, model=loaded.folder, dtype=str(dtype).removeprefix("torch."), context=context, batch=r.batch, timeout_s=r.timeout_s)  # fmt: skip
+        backend = Served(servers, Path(r.weights or Path(config.runs) / ".weights"), lambda work, beside: ranks.from_first(work, beside, device))
+    # further processes join the first only when training starts, and until then it alone may talk to the servers
+    return VllmSampler(
+        backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=dtype, seeded=r.seeded,
+        publish=r.name == "vllm" or is_first_process())  # fmt: skip
