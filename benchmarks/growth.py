@@ -21,6 +21,7 @@ from ours import Around, compose, forced, train
 
 from ssrl.report.charts import Series
 from ssrl.report.curves import sheet
+from ssrl.training.agent import Agent
 
 PROMPT, NEW, N = 167, 128, 5
 GROUP = PROMPT + N * (NEW - 1)  # tokens of a row; the last token of a response is only predicted
@@ -36,19 +37,23 @@ def main() -> None:
     parser.add_argument("--out", help="SVG file for the plot")
     parser.add_argument("overrides", nargs="*")
     a = parser.parse_args()
+    agents: dict[str, Agent] = {}
     cases: list[Case] = [("tokens", t) for t in a.tokens] + [(f"rows {k}", r) for k in ("parts", "sdpa") for r in a.rows] + [("n", n) for n in a.n]
     found: dict[Case, list[dict[str, float]]] = defaultdict(list)
-    measure(cases[0], a)  # to warm up
+    measure(cases[0], a, agents)  # to warm up
     for number in range(a.rounds):
         for case in random.Random(number).sample(cases, len(cases)):
-            found[case].append(measure(case, a))
+            found[case].append(measure(case, a, agents))
     print(tables(a, found))
     if a.out:
         Path(a.out).write_text(plot(a, found), encoding="utf-8")
 
 
-def measure(case: Case, a: argparse.Namespace) -> dict[str, float]:
-    """Seconds, tokens, and MiB beyond what the process held before the update (weights, optimiser state of a step before)."""
+def measure(case: Case, a: argparse.Namespace, agents: dict[str, Agent]) -> dict[str, float]:
+    """Seconds, tokens, and MiB beyond what the process held before the update (weights, optimiser state of a step before).
+
+    `agents`, one an attention, are made on first use.
+    """
     kind, size = case
     groups, n, rows, attention = 1, N, 1, "parts"
     if kind == "tokens":
@@ -73,7 +78,9 @@ def measure(case: Case, a: argparse.Namespace) -> dict[str, float]:
         m = module.last.metrics
         steps.append({"s": m["time/update_s"], "tokens": m["train/input_tokens"], "mib": peak_mib() - held[-1]})
 
-    train(config, forced(config, given=True), Around(lambda: None, between, after))
+    if attention not in agents:
+        agents[attention] = forced(config, given=True)
+    train(config, agents[attention], Around(lambda: None, between, after))
     return steps[-1]  # the first step makes the optimiser's state
 
 

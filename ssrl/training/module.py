@@ -56,6 +56,11 @@ class SearchRL(L.LightningModule):
         self.validated: tuple[int, float] | None = None  # step and mean reward of the last validation
         self.last: StepResult | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes; pieces of weights may lie elsewhere."""
+        return super().device if self._trainer is None else self.trainer.strategy.root_device
+
     def forward(self, work: Callable[[], Any]) -> Any:
         """What reads the weights runs under this module: if it is sharded, they are whole meanwhile."""
         return work()
@@ -222,10 +227,10 @@ class SearchRL(L.LightningModule):
         np.random.set_state(state["rng"]["numpy"])
         torch.set_rng_state(state["rng"]["torch"])
 
-    def on_fit_start(self) -> None:
+    def on_train_start(self) -> None:
         if self.learner.reference is not None and not is_sharded(self):
             self.learner.reference.to(self.device)
-        self.agent.sampler.publish()  # the weights may come from a checkpoint
+        self.agent.sampler.publish()  # the weights may come from a checkpoint, which a sharded run reads after its fit has started
 
 
 def _by_rollout(e: Experience) -> dict[tuple[str, int], float]:

@@ -50,7 +50,7 @@ class Sharded(ModelParallelStrategy):
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         path = Path(self.broadcast(str(checkpoint_path)))
         if path.is_dir():
-            return super().load_checkpoint(path.resolve(), weights_only=weights_only)
+            return super().load_checkpoint(path.resolve(), weights_only=False)  # it holds the states of random generators
         checkpoint = read_whole(path)  # of a run that was not sharded
         options = StateDictOptions(full_state_dict=True)
         set_model_state_dict(self.model, checkpoint.pop("state_dict"), options=options)
