@@ -119,6 +119,7 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "trainer.row_tokens": (1, INFINITY),
     "trainer.logprob_chunk": (1, INFINITY),
     "trainer.threads": (0, INFINITY),
+    "table.columns.*.digits": (0, 15),
 }
 LOGGERS = ("wandb", "tensorboard", "csv")
 
