@@ -48,6 +48,18 @@ def vllm_tells_what_is_asked(config: Config) -> str | None:
     return None
 
 
+def vllm_tells_whole_distributions(config: Config) -> str | None:
+    """The most likely tokens are told by vLLM after top-p and top-k, and the entropy of a truncated distribution is another."""
+    r = config.rollout
+    truncates = r.name != "hf" and (r.top_p < 1 or r.top_k)
+    if truncates and any(engine.name == "entropy" and engine.signal == "topk_entropy" for engine in (config.engine, config.eval.engine)):
+        return (
+            f"engine.signal=topk_entropy is of the whole distribution, but rollout={r.name} tells what rollout.top_p={r.top_p:g} and "
+            f"rollout.top_k={r.top_k} leave of it: type rollout.top_p=1 rollout.top_k=0, engine.signal=entropy, or rollout=hf"
+        )
+    return None
+
+
 def rollout_choices_do_nothing(config: Config) -> str | None:
     told = [
         key for key in sorted(idle(config)) if key.startswith("rollout.") and key in keys() and attrgetter(key)(config) != keys()[key].default
@@ -55,5 +67,5 @@ def rollout_choices_do_nothing(config: Config) -> str | None:
     return f"{', '.join(told)} {'does' if len(told) == 1 else 'do'} nothing with rollout={config.rollout.name}" if told else None
 
 
-ERRORS = (vllm_is_installed, sampling_servers_have_urls, vllm_tells_what_is_asked)
+ERRORS = (vllm_is_installed, sampling_servers_have_urls, vllm_tells_what_is_asked, vllm_tells_whole_distributions)
 NOTES = (rollout_choices_do_nothing,)

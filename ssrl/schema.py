@@ -93,7 +93,7 @@ def keys() -> dict[str, Key]:
 
 
 def idle(config: Any) -> set[str]:
-    """Dotted names of sections and keys that do nothing in a configuration, because of who answers a search in it."""
+    """Dotted names of sections and keys that do nothing in a configuration, because of who answers a search or samples in it."""
     engines = {config.engine.name, config.eval.engine.name} - {"same"}
     found = {"eval.retriever"} if not engines & set(RETRIEVING) else set()
     found |= {"retriever"} if not engines & set(RETRIEVING) and config.task != "serve" else set()

@@ -105,6 +105,7 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["rollout.name=vllm_server"], ["rollout.urls=["]),
         (["rollout.name=vllm_server", "rollout.urls=[http://me:secret@host:8000]"], ["password"]),
         (["rollout.cache_gb=0"], ["rollout.cache_gb=0"]),
+        (["table.columns.em.digits=-1"], ["table.columns.em.digits=-1", "between 0 and 15"]),
         (
             ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "trainer.strategy=fsdp", "engine.name=entropy"],
             ["engine.signal=entropy", "trainer.strategy=fsdp", "engine.signal=topk_entropy"],
@@ -112,6 +113,10 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (
             ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "trainer.strategy=fsdp", "rollout.top_p=0.9"],
             ["rollout.top_p=0.9", "rollout.top_p=1"],
+        ),
+        (
+            ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "rollout.top_k=50", "engine.name=entropy", "engine.signal=topk_entropy"],
+            ["engine.signal=topk_entropy", "rollout.top_k=50", "rollout.top_k=0"],
         ),
     ],
 )

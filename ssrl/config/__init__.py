@@ -137,7 +137,7 @@ class PromptConfig:
 class RolloutConfig:
     """How rollouts are sampled (`rollout=`)."""
 
-    name: str = choice("hf", "hf", "vllm", "vllm_server")
+    name: str = choice("hf", "hf", "vllm", "vllm_server", names=("vllm", "vllm_server"))  # hf counts as nothing: runs from before the choice go on
     """`hf`: transformers with a KV cache, in process; `vllm`: a vLLM engine in process; `vllm_server`: vLLM servers. They draw other tokens from the same seed. See docs/rollout.md."""
     n: int = 5
     """Rollouts per question: the size of a group."""

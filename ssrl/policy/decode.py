@@ -112,7 +112,11 @@ def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positio
 
 
 def check_supported(model: PreTrainedModel) -> None:
-    """Sampling in process needs full causal attention in every layer and transformers' attention interface."""
+    """Packed rows, and sampling in process, need full causal attention in every layer and transformers' attention interface.
+
+    Raises:
+        UserError: this model has another.
+    """
     config = model.config
     windowed = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ["sliding_attention" if windowed else "full_attention"])
@@ -120,6 +124,6 @@ def check_supported(model: PreTrainedModel) -> None:
         kinds = {"an attention that cannot be exchanged"}
     if kinds != {"full_attention"}:
         raise UserError(
-            f"rollout=hf supports models with full attention in every layer; {config.model_type} has {', '.join(sorted(kinds))}; "
+            f"a policy must have full attention in every layer; {config.model_type} has {', '.join(sorted(kinds))}; "
             "use a Llama, Qwen2 or Qwen3 model"
         )

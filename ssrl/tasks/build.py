@@ -25,7 +25,13 @@ from ssrl.types import Engine, Question, Sampler
 
 
 def device_of(config: Config) -> torch.device:
-    """Where this process's model lives, before a Trainer places it."""
+    """Where this process's model lives, before a Trainer places it.
+
+    Raises:
+        UserError: a GPU is asked for, and PyTorch finds none.
+    """
+    if config.trainer.accelerator in ("gpu", "cuda") and not torch.accelerator.is_available():
+        raise UserError(f"trainer.accelerator={config.trainer.accelerator}: PyTorch finds no GPU on this machine; type trainer=cpu")
     if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0"))))

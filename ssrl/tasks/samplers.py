@@ -9,6 +9,7 @@ import torch
 from ssrl.calls.vllm import VllmServers
 from ssrl.config import Config
 from ssrl.errors import UserError
+from ssrl.policy.decode import check_supported
 from ssrl.policy.hardware import sampler_dtype
 from ssrl.policy.load import LoadedModel
 from ssrl.policy.sampler import TransformersSampler
@@ -25,12 +26,13 @@ def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> 
     """What `rollout=` names, with a copy of the policy's weights.
 
     Raises:
-        UserError: vLLM cannot run the model, or a server does not answer as it must.
+        UserError: the model's attention is not one that updates compute, vLLM cannot run it, or a server does not answer as it must.
     """
     r, context = config.rollout, config.model.context
     dtype = sampler_dtype(r.dtype, device.type)
     if r.name == "hf":
         return TransformersSampler(loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=dtype)
+    check_supported(loaded.model)  # vLLM may sample from it, but packed rows would not see it as vLLM does
     longest = getattr(loaded.model.config, "max_position_embeddings", context)
     if context > longest:
         raise UserError(f"model.context={context} is more than the {longest} tokens that the model was made for, which vLLM refuses: type model.context={longest}")

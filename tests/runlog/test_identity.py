@@ -127,3 +127,10 @@ def test_the_engine_of_evaluation_counts_with_what_it_uses(config):
     changed = base.copy()
     changed.retriever.corpus = "other.jsonl"
     assert run_hash(changed, by_path) != run_hash(base, by_path)
+
+
+def test_the_sampler_counts_from_vllm_on(config):
+    """Runs with `hf` keep the folders that they had before there was a choice."""
+    assert "name" not in counted(config, by_path)["rollout"]
+    config.rollout.name = "vllm"
+    assert counted(config, by_path)["rollout"]["name"] == "vllm"
