@@ -18,7 +18,6 @@ from common import show
 from ours import Around, compose, forced, train
 from transformers import PreTrainedModel
 
-QUESTIONS, N, NEW = 4, 5, 128
 WIDE = 2048  # of the square product; large enough that its operands' traffic does not count
 
 
@@ -30,9 +29,9 @@ def main() -> None:
     a = parser.parse_args()
     dtype = torch.float32 if a.dtype == "fp32" else torch.bfloat16
     config = compose(
-        "model=smollm2-135m", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", f"rollout.n={N}",
+        "model=smollm2-135m", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", "rollout.n=5",
         f"trainer.precision={'32-true' if a.dtype == 'fp32' else 'bf16-mixed'}", f"rollout.dtype={str(dtype).removeprefix('torch.')}",
-        "rollout.stop_at_answer=false", f"rollout.max_response_tokens={NEW}", "train.skip_no_signal=false", f"train.questions={QUESTIONS}",
+        "rollout.stop_at_answer=false", "rollout.max_response_tokens=128", "train.skip_no_signal=false", "train.questions=4",
         f"train.steps={a.steps + 1}", *a.overrides)  # fmt: skip
     agent = forced(config, given=False)
     rows: list[dict[str, float]] = []
@@ -43,14 +42,15 @@ def main() -> None:
 
     def after(module) -> None:
         m, rollouts = module.last.metrics, module.last.rollouts
-        prompts = [len(rollouts[first].prompt_ids) for first in range(0, len(rollouts), N)]
+        n, new = config.rollout.n, config.rollout.max_response_tokens
+        prompts = [len(rollouts[first].prompt_ids) for first in range(0, len(rollouts), n)]
         rows.append({
-            **ceiling, "update": work(agent.model, prompts, N, NEW - 1) / m["time/update_s"],
-            "decode": traffic(agent.model, prompts, N, NEW, dtype.itemsize) / m["time/generate_s"]})  # fmt: skip
+            **ceiling, "update": work(agent.model, prompts, n, new - 1) / m["time/update_s"],
+            "decode": traffic(agent.model, prompts, n, new, dtype.itemsize) / m["time/generate_s"]})  # fmt: skip
 
     train(config, agent, Around(before, lambda: None, after))
     rows = rows[1:]
-    print(f"{QUESTIONS * N} sequences, {NEW} new tokens, {a.dtype}, {torch.get_num_threads()} threads\n")
+    print(f"{config.train.questions * config.rollout.n} sequences, {config.rollout.max_response_tokens} new tokens, {a.dtype}, {torch.get_num_threads()} threads\n")
     print("| | reached | ceiling | share |\n|---|---|---|---|")
     for name, top, unit in (("update", "product", "GFLOP/s"), ("decode", "copy", "GB/s")):
         reached, most = ([row[key] / 1e9 for row in rows] for key in (name, top))
