@@ -22,10 +22,8 @@ from ssrl.table import cells, sweeps
 
 USER_ERROR = 2
 INTERRUPTED = 130
-
-
-READING = ("report", "status")  # tasks that read runs, those of a table without running them
 FAILED = 1
+READING = ("report", "status")  # tasks that read runs, those of a table without running them
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -32,7 +32,7 @@ def sampling_servers_have_urls(config: Config) -> str | None:
 def vllm_tells_what_is_asked(config: Config) -> str | None:
     """What the policy would compute itself, it cannot where its weights are cut over processes."""
     r = config.rollout
-    if r.name == "hf" or config.trainer.strategy != "fsdp":
+    if config.task != "train" or r.name == "hf" or config.trainer.strategy != "fsdp":
         return None
     for engine in (config.engine, config.eval.engine):
         if engine.name == "entropy" and engine.signal == "entropy":

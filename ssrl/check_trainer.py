@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ssrl.config import Config
 
+FLEX_ON_CPU = "model.attention=flex cannot train on a CPU, where FlexAttention has no backward pass: type model.attention=parts"
+
 
 def sharding_trains_all_weights(config: Config) -> str | None:
     rank = config.model.lora.rank
@@ -24,7 +26,7 @@ def offloading_needs_sharding(config: Config) -> str | None:
 
 def fused_attention_needs_cuda(config: Config) -> str | None:
     if config.task == "train" and config.model.attention == "flex" and config.trainer.accelerator == "cpu":
-        return "model.attention=flex cannot train on a CPU, where FlexAttention has no backward pass: type model.attention=parts"
+        return FLEX_ON_CPU
     return None
 
 

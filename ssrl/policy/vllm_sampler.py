@@ -24,8 +24,8 @@ class VllmSampler:
     """Continues sequences with engines that hold a copy of the policy's weights in `dtype`, one version of them at a time.
 
     Every completion must have been written by the version that was published last; anything else is an error. After each publish a probe
-    compares the engines' log-probabilities with the policy's own, unless its weights are cut over several processes. What vLLM does not tell, the policy computes in a forward pass of its
-    own: entropies over the full vocabulary, and log-probabilities before top-p and top-k.
+    compares the engines' log-probabilities with the policy's own, unless its weights are cut over several processes. What vLLM does not
+    tell, the policy computes in a forward pass of its own: entropies over the full vocabulary, and log-probabilities before top-p and top-k.
 
     Args:
         backend: the engine in this process, or servers.

@@ -51,6 +51,7 @@ class Served:
             write_weights(weights, target)
             self.servers.load(str(target), version)
         except OSError as error:
+            deque(weights, maxlen=0)  # the other processes are still going through them
             raise UserError(f"weights cannot be written to rollout.weights={self.folder} ({error}); name a folder that the servers can read, too") from error
         finally:
             shutil.rmtree(target, ignore_errors=True)

@@ -11,6 +11,7 @@ import lightning as L
 import torch
 from rich.console import Console
 
+from ssrl.check_trainer import FLEX_ON_CPU
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.policy.hardware import precision
@@ -57,8 +58,11 @@ class Fit:
         """Build everything and say what will run."""
         c = self.config
         L.seed_everything(c.seed, verbose=False)  # new adapters are random
+        device = device_of(c)
+        if c.model.attention == "flex" and device.type == "cpu":  # trainer=auto found no GPU
+            raise UserError(FLEX_ON_CPU)
         loaded = build_policy(c)
-        loaded.model.to(device_of(c))  # the sampler's copy is laid out for where the policy is
+        loaded.model.to(device)  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         self.evaluating = build_evaluating(c, agent, loaded)
         if self.first:
@@ -159,7 +163,7 @@ class Fit:
             load_into(self.module, read_weights(self.best))
         if not is_sharded(self.module):
             self.module.to(device_of(c))  # Lightning leaves it on the CPU
-        self.module.agent.sampler.publish()
+        self.module.publish()
 
     def _fit(self, data: QuestionData) -> None:
         try:

@@ -42,8 +42,9 @@ def _check_launcher(config: Config) -> None:
     """Further processes repeat the command line, which in a sweep is that of the whole sweep; Slurm starts all processes itself."""
     several = config.trainer.devices * config.trainer.num_nodes > 1
     if several and HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN and "SLURM_PROCID" not in os.environ:
+        alone = "with hydra.mode=RUN" if config.table.name else "without -m"
         raise UserError(
-            f"trainer.devices={config.trainer.devices} in a sweep needs hydra/launcher=slurm; type trainer.devices=1, or one command a run without -m"
+            f"trainer.devices={config.trainer.devices} in a sweep needs hydra/launcher=slurm; type trainer.devices=1, or one command a run {alone}"
         )
 
 

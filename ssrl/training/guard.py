@@ -87,7 +87,7 @@ class Guard(L.Callback):
             trainer.should_stop = True
         elif self.action == "rollback" and self.best.exists():
             load_into(module, read_weights(self.best))
-            module.agent.sampler.publish()
+            module.publish()
             self.announce(f"{said}; back to the best checkpoint, of step {module.best[1]} (guard.action=rollback)")
         else:
             self.announce(f"{said} (guard.action=stop or rollback would act)")

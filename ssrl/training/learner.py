@@ -81,7 +81,8 @@ class Learner:
     def skips_no_signal(self) -> bool:
         """Whether rollouts without an advantage are not computed: nothing else but the advantage may give them a gradient."""
         a = self.config.algo
-        needed = a.whiten or a.kl == "reward" or (a.kl == "loss" and a.kl_coef) or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
+        kl = a.kl == "reward" or (a.kl == "loss" and a.kl_coef)
+        needed = kl or a.whiten or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
         return self.config.train.skip_no_signal and not needed
 
     def _mini_batches(self, layout: Layout) -> list[list[int]]:

@@ -77,6 +77,10 @@ class SearchRL(L.LightningModule):
             self.learner.reference_scope = Scope(reference)
             shard(self.learner.reference_scope, [reference.get_decoder()], mesh["data_parallel"], **how)
 
+    def publish(self) -> None:
+        """Let the sampler take over the weights as they are now; a refusal on one process ends all."""
+        ranks.together(self.agent.sampler.publish, self.device)
+
     # One batch of rollouts
 
     def training_step(self, draws: Sequence[Draw], batch_index: int) -> None:
@@ -92,7 +96,7 @@ class SearchRL(L.LightningModule):
         layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
-        self.agent.sampler.publish()
+        self.publish()
         self.steps_done = step
         self.cursor += self.config.train.questions
         published = time.perf_counter()
@@ -230,7 +234,7 @@ class SearchRL(L.LightningModule):
     def on_train_start(self) -> None:
         if self.learner.reference is not None and not is_sharded(self):
             self.learner.reference.to(self.device)
-        self.agent.sampler.publish()  # the weights may come from a checkpoint, which a sharded run reads after its fit has started
+        self.publish()  # the weights may come from a checkpoint, which a sharded run reads after its fit has started
 
 
 def _by_rollout(e: Experience) -> dict[tuple[str, int], float]:
