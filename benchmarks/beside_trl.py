@@ -89,7 +89,7 @@ def configured(a: argparse.Namespace):
         f"model={a.model}", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", f"trainer.precision={arithmetic[0]}",
         f"rollout.dtype={arithmetic[1]}", f"rollout.n={a.n}", "rollout.temperature=1", "rollout.stop_at_answer=false",
         f"rollout.max_response_tokens={a.new}", "rollout.max_prompt_tokens=4096", f"train.questions={a.questions}", f"train.steps={a.steps + 1}",
-        "train.lr=1e-6", *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
+        "train.lr=1e-6", "train.skip_no_signal=false", *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
 
 
 def padding(a: argparse.Namespace) -> str:

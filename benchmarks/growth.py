@@ -65,7 +65,7 @@ def measure(case: Case, a: argparse.Namespace, agents: dict[str, Agent]) -> dict
     config = compose(
         "model=smollm2-135m", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", "trainer.precision=32-true",
         f"rollout.n={max(n, 2)}", f"algo.advantage={'reward' if n == 1 else 'group_zscore'}", "rollout.stop_at_answer=false",
-        f"rollout.max_response_tokens={NEW}", f"train.questions={groups}", "train.steps=2", f"trainer.row_tokens={rows * (GROUP + 40) if kind != 'n' else 10**6}",
+        f"rollout.max_response_tokens={NEW}", f"train.questions={groups}", "train.steps=2", "train.skip_no_signal=false", f"trainer.row_tokens={rows * (GROUP + 40) if kind != 'n' else 10**6}",
         f"model.attention={attention}", *([f"rollout.n={n}"] if n == 1 else []), *a.overrides)  # fmt: skip
     steps: list[dict[str, float]] = []
     held: list[float] = []
