@@ -4,7 +4,7 @@
     python benchmarks/beside_trl.py --peer-python TRL/bin/python --dtype bf16                    # autocast over fp32 weights, sampler in bf16
     python benchmarks/beside_trl.py --peer-python TRL/bin/python --given --prompt 300 --new 512  # the update alone, and its peak memory
 
-Default: 20 sequences (4 questions x 5) of the bundled one-shot prompt (about 167 tokens) and 128 new tokens, no reference, five steps after
+Default: 20 sequences (4 questions x 5) of the bundled one-shot prompt (about 110 tokens; --prompt 167 puts words before it) and 128 new tokens, no reference, five steps after
 one to warm up. With --given both sides train on random tokens, so nothing is sampled. Overrides of the configuration (rollout=vllm) may
 follow. Prints medians [least, most], and the median of the steps' own ratios. Peak memory is the largest resident memory of the process
 during the update; "before" is what it held when the update began.
@@ -93,8 +93,11 @@ def configured(a: argparse.Namespace):
 
 
 def padding(a: argparse.Namespace) -> str:
-    """The override that makes prompts about as long as asked: words before the question, one token each."""
-    return f"prompt.template='{' the' * (a.prompt - 12)} {{question}}'"
+    """The override that makes prompts about as long as asked: words before the bundled prompt of about 108 tokens, one token each."""
+    from ours import compose
+
+    template = compose("experiment=quickstart").prompt.template
+    return "prompt.template='" + (" the" * max(a.prompt - 108, 0) + template).replace("'", "\\'") + "'"
 
 
 def prompts(config) -> list[str]:

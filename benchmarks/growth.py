@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py --out docs/img/growth.svg
 
-Groups of 5 rollouts share a prompt of about 167 tokens and have 128 tokens each. Curves: (1) seconds and memory a token from 2k to 32k
+Groups of 5 rollouts share a prompt of about 110 tokens and have 128 tokens each. Curves: (1) seconds and memory a token from 2k to 32k
 tokens an update, one group a row; (2) seconds a token at a fixed number of tokens in longer and longer rows, with attention by parts and
 with one mask a row; (3) seconds of one group of n, beside (prompt + n x response) tokens at the cost of a token of the group of 8.
 Every round takes all sizes in a new order; figures are medians [least, most] over the rounds.
@@ -23,7 +23,7 @@ from ssrl.report.charts import Series
 from ssrl.report.curves import sheet
 from ssrl.training.agent import Agent
 
-PROMPT, NEW, N = 167, 128, 5
+PROMPT, NEW, N = 110, 128, 5
 GROUP = PROMPT + N * (NEW - 1)  # tokens of a row; the last token of a response is only predicted
 Case = tuple[str, int]
 
@@ -110,7 +110,7 @@ def plot(a: argparse.Namespace, found: dict[Case, list[dict[str, float]]]) -> st
     tokens = [("tokens", t) for t in a.tokens]
     by_n = [("n", n) for n in a.n]
     unit = statistics.median(ms(row) for row in found["n", min(a.n, key=lambda n: abs(n - 8))]) / 1000
-    linear = Series(label="(prompt + n x response) tokens", points=tuple((n, unit * (PROMPT + n * (NEW - 1))) for n in a.n), colour=1)
+    linear = Series(label="(prompt + n x response) tokens", points=tuple((n, unit * found["n", n][0]["tokens"]) for n in a.n), colour=1)
     cells = [
         ("ms a token, by tokens an update", [line("one group a row", tokens, ms, 0)]),
         ("MiB of the update, by tokens", [line("one group a row", tokens, lambda row: row["mib"], 0)]),
