@@ -291,7 +291,6 @@ def test_a_single_cell_of_a_table_runs_alone(task):
 def test_a_wrong_command_about_tables_gets_one_sentence_without_torch(words, phrase):
     report, said = ask(*words)
     assert (report["code"], report["torch"]) == (2, False)
-    assert report["cpu_s"] < 3
     assert len(said.strip().splitlines()) == 1 and phrase in said
 
 
