@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if line.reads:
             read(line)
             return
-        failed = [launch([*line.flags, *words]) for words in checked(line)]
+        failed = [launch(words) for words in checked(line)]
         if any(failed):
             sys.exit(FAILED)
     except UserError as error:
@@ -94,35 +94,26 @@ def understand(argv: Sequence[str]) -> Line:
 
 
 def checked(line: Line) -> list[list[str]]:
-    """The overrides of each sweep or run that the command line asks for; every job of them has passed the check.
+    """The command lines of each sweep or run that was asked for; every job of them has passed the check.
 
     Raises:
         UserError: the first thing that is wrong with it.
     """
     if line.composer is None:
-        return [line.words]
+        return [[*line.flags, *line.words]]
     if not line.only_shows and (reading := set(values_of(line.words, "task")) & set(READING)):
         raise UserError(f"task={reading.pop()} reads runs and is no part of a sweep: type it alone")
-    jobs = list(line.composer.jobs(line.words, line.multirun))
-    parts = [line.words] if line.only_shows or not jobs else sweeps(line.words, jobs[0].table)
+    parts, notes = [line.words], [line.why]
+    for config in line.composer.jobs(line.words, line.multirun):  # one by one: the first that is wrong is answered before the others are composed
+        notes += [] if line.only_shows else check(config)
+        parts = parts if line.only_shows else sweeps(line.words, config.table)  # the table is the same in all of them
     for words in parts[:-1]:
-        jobs += line.composer.jobs(words, line.multirun)
-    if not line.only_shows:
-        notes = [*filter(None, [line.why]), *(note for config in jobs for note in check(config))]
-        if is_first_process():
-            for note in dict.fromkeys(notes):
-                say(f"note: {note}")
-    return parts
-
-
-def prepare(argv: Sequence[str]) -> list[str]:
-    """The command line in Hydra's spelling, with the recipe that it implies; every job of it has passed the check.
-
-    Raises:
-        UserError: the first thing that is wrong with it.
-    """
-    line = understand(argv)
-    return [*line.flags, *checked(line)[-1]]
+        for config in line.composer.jobs(words, line.multirun):
+            notes += check(config)
+    if is_first_process() and not line.only_shows:
+        for note in dict.fromkeys(filter(None, notes)):
+            say(f"note: {note}")
+    return [[*line.flags, *words] for words in parts]
 
 
 def read(line: Line) -> None:

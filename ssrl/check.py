@@ -17,6 +17,7 @@ from ssrl.check_algo import ERRORS as ALGO_ERRORS
 from ssrl.check_algo import NOTES as ALGO_NOTES
 from ssrl.check_engine import ERRORS as ENGINE_ERRORS
 from ssrl.check_engine import NOTES as ENGINE_NOTES
+from ssrl.check_engine import retrievers
 from ssrl.check_rollout import ERRORS as ROLLOUT_ERRORS
 from ssrl.check_rollout import NOTES as ROLLOUT_NOTES
 from ssrl.check_trainer import ERRORS as TRAINER_ERRORS
@@ -309,12 +310,21 @@ def bfloat16_weights_round(config: Config) -> str | None:
     return None
 
 
+def addresses_hold_no_password(config: Config) -> str | None:
+    told = {"retriever.urls": [url for r in retrievers(config) for url in r.urls], "simulator.urls": config.simulator.urls, "rollout.urls": config.rollout.urls}
+    for key, urls in told.items():
+        if any("@" in url.partition("://")[2].partition("/")[0] for url in urls):
+            return f"a user or password in {key} would stand in the files of the run: use a server without one, or, for engines, a key in the environment"
+    return None
+
+
 ERRORS = (
     ask_needs_question,
     training_takes_no_checkpoint,
     export_needs_checkpoint,
     training_needs_questions,
     evaluation_needs_questions,
+    addresses_hold_no_password,
     *ENGINE_ERRORS,
     *ALGO_ERRORS,
     *ROLLOUT_ERRORS,

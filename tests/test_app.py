@@ -11,12 +11,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssrl.app import main, prepare
+from ssrl.app import main
 from ssrl.check import check
 from ssrl.compose import Composer
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.overrides import recipe, rewrite
+from tests.lines import prepare
 
 DEFAULTS = Composer().defaults
 ASK = Path(__file__).parent / "ask.py"
@@ -291,6 +292,7 @@ def test_a_single_cell_of_a_table_runs_alone(task):
 def test_a_wrong_command_about_tables_gets_one_sentence_without_torch(words, phrase):
     report, said = ask(*words)
     assert (report["code"], report["torch"]) == (2, False)
+    assert report["cpu_s"] < 3
     assert len(said.strip().splitlines()) == 1 and phrase in said
 
 

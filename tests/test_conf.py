@@ -8,12 +8,12 @@ from contextlib import nullcontext
 import pytest
 from omegaconf import OmegaConf
 
-from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import CONF, Composer
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.table import UNTRAINED, cells, sweeps
+from tests.lines import prepare
 
 COMPOSER = Composer()
 GROUPS = [group for group in COMPOSER.groups if group not in ("experiment", "table")]

@@ -9,10 +9,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from ssrl.app import prepare
 from ssrl.compose import CONF
 from ssrl.errors import UserError
 from ssrl.runlog.folder import RunFolder, State
+from tests.lines import prepare
 
 
 def launcher(*words: str):

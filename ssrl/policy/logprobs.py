@@ -49,8 +49,3 @@ def row_hidden(decoder: nn.Module, row: Packed) -> Tensor:
     """[M, H] hidden states of a packed row at the positions that predict its trained tokens. `decoder`: the model without its output embedding."""
     output = decoder(input_ids=row.ids[None], position_ids=row.positions[None], use_cache=False, **attention_inputs(decoder.config, row))
     return output.last_hidden_state[0, row.source]
-
-
-def row_logprobs(model: nn.Module, row: Packed, *, temperature: float, chunk: int) -> tuple[Tensor, Tensor]:
-    """`token_logprobs` of a packed row."""
-    return token_logprobs(row_hidden(model.get_decoder(), row), model.get_output_embeddings(), row.target, temperature=temperature, chunk=chunk)

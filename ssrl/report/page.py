@@ -35,13 +35,10 @@ def write_page(run_folder: Path) -> Path:
     script = part("page.js")
     name = f"{folder.path.resolve().parent.name}/{folder.path.resolve().name}"
     state = folder.standing()
-    page = Template(part("page.html")).substitute(
-        title=escape(name),
+    body = Template(part("page.html")).substitute(
         name=escape(name),
         state=state,
         state_class=state_class(state),
-        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        css=part("page.css"),
         script=script,
         facts=_facts(manifest, status),
         failure=f"<pre>{escape(status.error)}</pre>" if status and status.error else "",
@@ -53,8 +50,15 @@ def write_page(run_folder: Path) -> Path:
         data=embedded(rollouts.records),
     )
     out = folder.path / "report.html"
-    write_text(out, page)
+    write_text(out, framed(name, body, script))
     return out
+
+
+def framed(title: str, body: str, script: str = "") -> str:
+    """A self-contained page around a body; no script but this one may run in it."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    scripts = f"; script-src 'sha256-{digest}'" if script else ""
+    return Template(part("frame.html")).substitute(title=escape(title), css=part("page.css"), scripts=scripts, body=body)
 
 
 def embedded(value: Any) -> str:

@@ -9,7 +9,7 @@ from string import Template
 
 from ssrl.report.charts import Point, Series, draw, frame
 from ssrl.report.curves import COMPARED, CURVES
-from ssrl.report.page import part, state_class
+from ssrl.report.page import framed, part, state_class
 from ssrl.report.table import Report, Row, standing
 from ssrl.report.table_text import heading, lines, notes
 from ssrl.runlog.folder import RunFolder
@@ -22,14 +22,15 @@ _OPEN = ("reward", "em")  # shown at once; a click shows the others
 def table_page(report: Report) -> str:
     """The whole page."""
     curves = "".join(_multiples(name, found) for name in COMPARED if (found := mean_curves(report.rows, f"train/{name}")))
-    return Template(part("table.html")).substitute(
-        title=escape(report.table.title or report.table.name),
-        css=part("page.css"),
+    title = report.table.title or report.table.name
+    body = Template(part("table.html")).substitute(
+        title=escape(title),
         table=_table(heading(report), lines(report)),
         notes=escape(" ".join(notes(report))),
         curves=curves or '<p class="soft">No run has finished a training step yet.</p>',
         runs=_runs(report.rows),
     )
+    return framed(title, body)
 
 
 def mean_curves(rows: Sequence[Row], key: str) -> dict[str, tuple[Point, ...]]:

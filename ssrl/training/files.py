@@ -63,8 +63,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def read_whole(path: str | Path) -> dict[str, Any]:
     """A checkpoint as one process that holds everything would have written it."""
     path = Path(path)
-    if not path.is_dir():
-        return read_rest(path)
+    if not path.is_dir():  # into memory: an optimiser keeps what it is given, and a mapped file would hold its place on the disk
+        return torch.load(path, map_location="cpu", weights_only=False)
     found = _pieces(path, None)
     names = sorted((name for name in found if name.startswith("optimizer_")), key=lambda name: int(name.removeprefix("optimizer_")))
     return read_rest(path) | {"state_dict": found["state_dict"], "optimizer_states": [_numbered(found[name]) for name in names]}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_optimizer_state_dict
 
 from ssrl.training.files import REST, read_whole, shards_of
@@ -34,7 +35,10 @@ class Sharded(ModelParallelStrategy):
             folder.mkdir(parents=True)
         self.barrier()
         optimizers = {f"optimizer_{i}": state for i, state in enumerate(checkpoint.pop("optimizer_states", []))}
-        dcp.save({"state_dict": checkpoint.pop("state_dict"), **optimizers}, checkpoint_id=folder)
+        try:
+            dcp.save({"state_dict": checkpoint.pop("state_dict"), **optimizers}, checkpoint_id=folder)
+        except CheckpointException as problem:  # raised on all processes; no Exception, so nobody would take it for a full disk
+            raise OSError("; ".join(str(error) for error, _ in problem.failures.values())) from problem
         if self.is_global_zero:
             with open(folder / REST, "wb") as file:
                 torch.save(checkpoint, file)

@@ -2,14 +2,14 @@
 
 import math
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ssrl.policy.logprobs import row_logprobs, token_logprobs
+from ssrl.policy.logprobs import token_logprobs
+from ssrl.policy.rescore import rescored
 from ssrl.policy.sampler import TransformersSampler
 from ssrl.types import Request, Sampling
 
@@ -111,12 +111,6 @@ def test_the_trainers_ratio_to_the_sampler_is_one(tiny, temperature):
     sampler = TransformersSampler(tiny.model, tiny.tokenizer, frozenset(), dtype=torch.float32)
     requests = [Request(prompt_ids=prompt, max_new_tokens=30, seed=seed, sampling=Sampling(temperature=temperature)) for seed in range(4)]
     for completion in sampler.generate(requests):
-        ids = torch.tensor([*prompt, *completion.ids])
-        n = len(ids)
-        with torch.no_grad():
-            row = SimpleNamespace(
-                ids=ids, positions=torch.arange(n), group=torch.zeros(n), segment=(torch.arange(n) >= len(prompt)).long(),
-                source=torch.arange(len(prompt) - 1, n - 1), target=ids[len(prompt) :])  # fmt: skip
-            logp, _ = row_logprobs(tiny.model, row, temperature=temperature, chunk=7)
-        ratio = (logp - torch.tensor(completion.logprobs)).exp()
+        own, _ = rescored(tiny.model, prompt, completion.ids, temperature=temperature)
+        ratio = (torch.tensor(own) - torch.tensor(completion.logprobs)).exp()
         assert ratio.tolist() == pytest.approx([1.0] * 30, abs=1e-4)

@@ -7,29 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from ssrl.policy.attention import IMPLEMENTATIONS, PARTS, attention_inputs, visible
-from ssrl.policy.logprobs import row_logprobs
+from ssrl.policy.attention import attention_inputs, visible
+from ssrl.policy.logprobs import row_hidden, token_logprobs
 from ssrl.rollout.pack import pack, trained_lengths
 from ssrl.types import Block, Question, Rollout, Source, Status
+from tests.families import FAMILIES, make, right_padded
 
-SIZES = {
-    "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.3,
-}  # fmt: skip
-FAMILIES = {
-    "llama": LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=False),
-    "qwen3": Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
-}
 TEMPERATURE = 0.7
-
-
-def make(family, attention="sdpa"):
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        return AutoModelForCausalLM.from_config(FAMILIES[family], attn_implementation=attention).eval()
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -72,18 +57,15 @@ def plain(model, rollouts):
 
 def padded(model, rollouts):
     """All sequences as one right-padded batch."""
-    sequences = [[*r.prompt_ids, *r.ids] for r in rollouts]
-    longest = max(map(len, sequences))
-    ids = torch.tensor([s + [0] * (longest - len(s)) for s in sequences])
-    attention = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s in sequences])
-    logp = torch.log_softmax(model(input_ids=ids, attention_mask=attention).logits.float() / TEMPERATURE, -1)
+    logp = torch.log_softmax(model(**right_padded(rollouts)).logits.float() / TEMPERATURE, -1)
     return [[logp[i, len(r.prompt_ids) + t - 1, r.ids[t]] for t, x in enumerate(r.trained) if x] for i, r in enumerate(rollouts)]
 
 
 def packed(model, rows, count):
     out = [[] for _ in range(count)]
     for row in rows:
-        logp, _ = row_logprobs(model, row, temperature=TEMPERATURE, chunk=1000)
+        logp, _ = token_logprobs(
+            row_hidden(model.get_decoder(), row), model.get_output_embeddings(), row.target, temperature=TEMPERATURE, chunk=1000)  # fmt: skip
         for index, value in zip(row.rollout.tolist(), logp, strict=True):
             out[index].append(value)
     return out
@@ -128,7 +110,7 @@ def test_packed_rows_give_the_log_probabilities_loss_and_gradient_of_plain_seque
 def test_every_attention_gives_the_same_log_probabilities_and_gradient(family, attention, row_tokens):
     rollouts = batch()
     rows = pack(rollouts, row_tokens=row_tokens)
-    one, other = make(family), make(family, IMPLEMENTATIONS[attention])
+    one, other = make(family), make(family, attention)
     first, second = packed(one, rows, len(rollouts)), packed(other, rows, len(rollouts))
     for a, b in zip(first, second, strict=True):
         assert [x.item() for x in a] == pytest.approx([x.item() for x in b], abs=1e-5)
@@ -137,7 +119,7 @@ def test_every_attention_gives_the_same_log_probabilities_and_gradient(family, a
 
 def test_a_fused_kernel_is_told_the_same_mask():
     rows = pack(batch(), row_tokens=40)
-    config = make("llama", "flex_attention").config
+    config = make("llama", "flex").config
     for row in rows:
         mask = attention_inputs(config, row)["attention_mask"]
         at = torch.arange(len(row.ids))
@@ -147,7 +129,7 @@ def test_a_fused_kernel_is_told_the_same_mask():
 
 def test_attention_by_parts_refuses_what_is_not_a_packed_row():
     with pytest.raises(RuntimeError, match="row_hidden"):
-        make("llama", PARTS)(input_ids=torch.tensor([[1, 2]]))
+        make("llama", "parts")(input_ids=torch.tensor([[1, 2]]))
 
 
 def test_without_sharing_every_rollout_has_its_prompt_before_it():

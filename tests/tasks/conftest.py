@@ -15,11 +15,11 @@ from omegaconf import OmegaConf
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ssrl import tasks
-from ssrl.app import prepare
 from ssrl.check import check
 from ssrl.compose import Composer
 from ssrl.runlog.folder import RunFolder
 from ssrl.types import Rollout, Score
+from tests.lines import prepare
 
 ROOT = Path(__file__).parents[2]
 SMALL = (

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 
-from ssrl.app import prepare
 from ssrl.runlog.folder import State
 from ssrl.runlog.rollouts import read_rollouts, rollout_files
+from tests.lines import prepare
 
 
 def state(folder, role="last"):

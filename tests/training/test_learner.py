@@ -5,7 +5,8 @@ import torch
 
 from ssrl.training.experience import Layout
 from ssrl.training.learner import Learner
-from tests.training.updates import FAMILIES, OBJECTIVES, T, batch, configured, parts, take
+from tests.families import FAMILIES, right_padded
+from tests.training.updates import OBJECTIVES, T, batch, configured, parts, take
 
 SWITCHES = {
     "defaults": [],
@@ -46,11 +47,7 @@ def learned(family, words):
 
 def states(decoder, rollouts):
     """Hidden states before each trained token, from one right-padded batch."""
-    sequences = [[*r.prompt_ids, *r.ids] for r in rollouts]
-    longest = max(map(len, sequences))
-    ids = torch.tensor([s + [0] * (longest - len(s)) for s in sequences])
-    attended = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s in sequences])
-    hidden = decoder(input_ids=ids, attention_mask=attended).last_hidden_state
+    hidden = decoder(**right_padded(rollouts)).last_hidden_state
     return [hidden[i, [len(r.prompt_ids) + t - 1 for t, x in enumerate(r.trained) if x]] for i, r in enumerate(rollouts)]
 
 

@@ -1,27 +1,17 @@
-"""Tiny models of each family, a small batch, and objectives: what the tests of updates compare on."""
+"""A small batch, and objectives: what the tests of updates compare on."""
 
 import functools
 import random
 
 import torch
 from omegaconf import OmegaConf
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from ssrl.compose import Composer
-from ssrl.policy.attention import IMPLEMENTATIONS
 from ssrl.policy.critic import Critic
 from ssrl.types import Block, Question, Rollout, Source, Status
+from tests.families import V, make
 
-V, T, RATE = 61, 0.8, 0.05
-SIZES = {
-    "vocab_size": V, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.2,
-}  # fmt: skip
-FAMILIES = {
-    "llama": LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=False),
-    "qwen3": Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
-}
+T, RATE = 0.8, 0.05
 OBJECTIVES = {
     "grpo": ["algo=grpo", "algo.kl=none"],
     "grpo, KL in the loss, two updates": ["algo=grpo", "algo.kl=loss", "algo.kl_coef=0.1", "algo.updates=2"],
@@ -29,12 +19,6 @@ OBJECTIVES = {
     "ppo": ["algo=ppo", "algo.updates=2", "algo.kl=reward", "algo.kl_coef=0.05", "algo.entropy_coef=0.01", "algo.lam=0.9"],
     "ppo on the policy's trunk": ["algo=ppo", "algo.updates=2", "algo.critic.shared=true", "algo.kl=none", "algo.entropy_coef=0"],
 }
-
-
-def make(family, attention="sdpa", seed=1):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return AutoModelForCausalLM.from_config(FAMILIES[family], attn_implementation=IMPLEMENTATIONS[attention]).eval()
 
 
 def member(draw, group, prompt, spans):
