@@ -146,21 +146,22 @@ class Fit:
         Raises:
             SystemExit: the run was asked to stop; the step that it was in is finished and saved.
         """
-        c = self.config
+        c, weights = self.config, self.best
         if self.last_step < c.train.steps:
             self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
             self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
         elif self.resume:
             self.module.steps_done = self.last_step
             self.module.best = read_rest(self.last)["ssrl"]["best"]
+            weights = self.best if self.best.exists() else self.last  # nothing is trained that would have read them
         if self.interruption.signal and self.first:
             self.progress.close()
             self.progress.say(f"stopped after step {self.module.steps_done} of {c.train.steps}, saved; repeat the same command to continue")
             raise SystemExit(128 + self.interruption.signal)
         if self.interruption.signal:
             raise SystemExit(0)  # Lightning takes any other code for a crash and kills the first process
-        if self.best.exists():
-            load_into(self.module, read_weights(self.best))
+        if weights.exists():
+            load_into(self.module, read_weights(weights))
         if not is_sharded(self.module):
             self.module.to(device_of(c))  # Lightning leaves it on the CPU
         self.module.publish()

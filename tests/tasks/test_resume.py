@@ -119,6 +119,16 @@ def test_more_steps_continue_the_same_folder_and_measure_again(runs, capsys):
     assert [row["step"] for row in second.metrics() if "train/reward" in row] == [1, 2, 3, 4]
 
 
+def test_a_run_that_was_stopped_before_its_last_figures_measures_what_it_trained(runs):
+    words = ("train.steps=2", "train.warmup_steps=1", "train.lr=0.03", "eval.samples=4", "eval.every=0")
+    run = runs.run(*words)
+    figures = run.summary()
+    assert figures["after"] != figures["before"]
+    run.write_summary({**figures, "after": {}})
+    run.set_status(State.INTERRUPTED)
+    assert runs.run(*words).summary()["after"] == figures["after"]
+
+
 def test_measuring_again_after_a_stop_in_the_middle_leaves_each_rollout_once(runs):
     run = runs.run("train.steps=1")
     run.set_status(State.INTERRUPTED)
