@@ -67,6 +67,23 @@ def correction_needs_sampled_tokens(config: Config) -> str | None:
     return None
 
 
+def pipelining_corrects_what_is_late(config: Config) -> str | None:
+    algo = config.algo
+    if config.task != "train" or not config.train.pipeline:
+        return None
+    if algo.correction == "none":
+        return (
+            "train.pipeline=true trains on rollouts of the weights before the last update, but algo.correction=none takes them for the policy's "
+            "own: type algo.correction=token, or train.pipeline=false"
+        )
+    if algo.dynamic_sampling:
+        return (
+            "train.pipeline=true has one batch sampled ahead, but algo.dynamic_sampling=true may need several: "
+            "type train.pipeline=false, or algo.dynamic_sampling=false"
+        )
+    return None
+
+
 def rollout_ratio_needs_rollout_advantage(config: Config) -> str | None:
     algo = config.algo
     if algo.surrogate == "sequence" and algo.advantage in TOKEN_ADVANTAGES:
@@ -125,6 +142,7 @@ ERRORS = (
     kl_in_reward_is_not_rescaled,
     kl_target_needs_kl,
     correction_needs_sampled_tokens,
+    pipelining_corrects_what_is_late,
     rollout_ratio_needs_rollout_advantage,
     covariance_bounds_are_ordered,
     critic_learns,

@@ -28,20 +28,26 @@ def sampling_servers_have_urls(config: Config) -> str | None:
 
 
 def vllm_tells_what_is_asked(config: Config) -> str | None:
-    """What the policy would compute itself, it cannot where its weights are cut over processes."""
+    """What the policy would compute itself, it cannot where its weights are cut over processes or changed meanwhile."""
     r = config.rollout
-    if config.task != "train" or r.name == "hf" or config.trainer.strategy != "fsdp":
+    if config.task != "train" or r.name == "hf":
+        return None
+    if config.trainer.strategy == "fsdp":
+        why = "trainer.strategy=fsdp cuts the policy over processes"
+    elif config.train.pipeline:
+        why = "train.pipeline=true changes the policy meanwhile"
+    else:
         return None
     for engine in (config.engine, config.eval.engine):
         if engine.name == "entropy" and engine.signal == "entropy":
             return (
-                f"engine.signal=entropy takes a forward pass of the policy with rollout={r.name}, and trainer.strategy=fsdp cuts the policy over "
-                "processes: type engine.signal=topk_entropy or rollout=hf"
+                f"engine.signal=entropy takes a forward pass of the policy with rollout={r.name}, and {why}: "
+                "type engine.signal=topk_entropy or rollout=hf"
             )
     if r.top_p < 1 or r.top_k:
         return (
-            f"rollout.top_p={r.top_p:g} and rollout.top_k={r.top_k} take a forward pass of the policy with rollout={r.name}, and "
-            "trainer.strategy=fsdp cuts the policy over processes: type rollout.top_p=1 rollout.top_k=0 or rollout=hf"
+            f"rollout.top_p={r.top_p:g} and rollout.top_k={r.top_k} take a forward pass of the policy with rollout={r.name}, and {why}: "
+            "type rollout.top_p=1 rollout.top_k=0 or rollout=hf"
         )
     return None
 

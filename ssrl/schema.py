@@ -30,7 +30,7 @@ class Key:
     type: Any
     default: Any  # MISSING ("???") where there is none
     options: tuple[str, ...]  # empty: not a closed set
-    identity: str  # "value", "content" or "free": how it counts towards the run's identity
+    identity: str  # "value", "content", "free" or "added": how it counts towards the run's identity
     doc: str  # "" where the field has no docstring
     names: tuple[str, ...] = ()  # the choices of its section with which it acts; empty: all
 

@@ -50,6 +50,8 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["algo.correction=token", "algo.mask=none"], ["algo.correction=token", "algo.mask=tokens"]),
         (["algo.correction=sequence", "rollout.top_p=0.95"], ["rollout.top_p=0.95", "algo.correction=none"]),
         (["algo.correction=token", "rollout.top_k=50"], ["rollout.top_k=50"]),
+        (["train.pipeline=true"], ["algo.correction=none", "algo.correction=token"]),
+        (["train.pipeline=true", "algo.correction=token", "algo.dynamic_sampling=true"], ["several", "train.pipeline=false"]),
         (["algo.surrogate=sequence", "algo.advantage=gae"], ["algo.surrogate=sequence", "algo.advantage=gae"]),
         (["algo.surrogate=kl_cov", "algo.cov_ratio=0"], ["algo.cov_ratio=0", "algo.surrogate=clip"]),
         (["algo.cov_ratio=1.5"], ["algo.cov_ratio=1.5", "between 0 and 1"]),
@@ -106,6 +108,10 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["rollout.name=vllm_server", "rollout.urls=[http://me:secret@host:8000]"], ["password"]),
         (["rollout.cache_gb=0"], ["rollout.cache_gb=0"]),
         (["table.columns.em.digits=-1"], ["table.columns.em.digits=-1", "between 0 and 15"]),
+        (
+            ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "train.pipeline=true", "algo.correction=token", "engine.name=entropy"],
+            ["engine.signal=entropy", "train.pipeline=true", "engine.signal=topk_entropy"],
+        ),
         (
             ["rollout.name=vllm_server", "rollout.urls=[http://host:8000]", "trainer.strategy=fsdp", "engine.name=entropy"],
             ["engine.signal=entropy", "trainer.strategy=fsdp", "engine.signal=topk_entropy"],
@@ -191,6 +197,7 @@ def test_what_is_possible_but_hardly_meant_is_a_note(words, phrase):
         ["algo.surrogate=plain", "algo.advantage=leave_one_out", "algo.kl=reward", "algo.kl_target=0.01"],
         ["algo.updates=4", "algo.advantage=gae", "algo.gamma=0.9", "algo.kl=reward", "algo.critic.shared=true"],
         ["algo.updates=4", "algo.correction=token", "algo.mask=paper"],
+        ["algo.updates=4", "train.pipeline=true", "algo.correction=sequence"],
         ["algo.updates=4", "model.dtype=bfloat16", "model.lora.rank=8"],
         ["algo.updates=4", "prompt.prefill=<think>", "model.thinking=false"],
         ["task=ask", "question=Who?", "rollout.n=1", "rollout.temperature=0"],

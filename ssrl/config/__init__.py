@@ -23,7 +23,7 @@ from ssrl.config.engine import (
     SimulatorConfig,
     WrapperConfig,
 )
-from ssrl.config.fields import choice, content, free, only, plain
+from ssrl.config.fields import added, choice, content, free, only, plain
 from ssrl.config.learning import GROUP_RELATIVE, AlgoConfig, CriticConfig, RewardConfig
 from ssrl.config.table import ColumnConfig, TableConfig
 
@@ -221,6 +221,8 @@ class TrainConfig:
     """Stop after this many steps in a row whose loss or gradient is not finite; each is skipped and counted."""
     skip_no_signal: bool = free(True)
     """Do not compute groups whose advantages are all zero where no other term needs them; the result is the same."""
+    pipeline: bool = added(False)
+    """Sample the next batch beside the update of this one, with the weights of before: one step off-policy, so algo.correction is needed."""
 
 
 @dataclass

@@ -16,6 +16,11 @@ def content(default: Any, **metadata: Any) -> Any:
     return plain(default, identity="content", **metadata)
 
 
+def added(default: Any, **metadata: Any) -> Any:
+    """A field that came when runs existed already: at its default it does not count, so that these keep their folders."""
+    return plain(default, identity="added", **metadata)
+
+
 def choice(default: Any, *options: str, identity: str = "value", **metadata: Any) -> Any:
     """A string with a closed set of values."""
     return plain(default, identity=identity, options=options, **metadata)

@@ -27,7 +27,7 @@ def resolved(config: Any) -> dict[str, Any]:
 
 
 def counted(config: Any, fingerprint: Fingerprint) -> dict[str, Any]:
-    """What counts towards the identity: `value` fields as they are, `content` paths as `fingerprint(path)`, `free` and idle ones left out."""
+    """What counts towards the identity: `value` fields as they are, `content` paths as `fingerprint(path)`, `free`, idle and unused `added` ones left out."""
     tree = _tree(config)
     schema = _schema(tree) or Config
     return _counted(tree, schema, fingerprint, idle(tree) if schema is Config else set(), "")
@@ -71,6 +71,8 @@ def _counted(node: DictConfig, schema: type, fingerprint: Fingerprint, idle: set
             out[field.name] = "???"
             continue
         value = node[field.name]
+        if kind == "added" and value == field.default:
+            continue
         if kind == "content" and value is not None:
             out[field.name] = fingerprint(value)
         else:

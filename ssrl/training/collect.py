@@ -1,9 +1,14 @@
-"""The rollouts of one training step: once for every question, or until the batch is full of questions that have something to teach."""
+"""The rollouts of one training step: once for every question, or until the batch is full of questions that have something to teach.
+
+They are sampled when the step begins, or beside the update of the step before.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,6 +23,14 @@ from ssrl.types import Question, Rollout, Sampling, seed_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Scored rollouts, and how long they took."""
+
+    rollouts: list[Rollout]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """Of this process."""
 
@@ -25,27 +38,48 @@ class Collected:
     kept: list[Rollout]  # those of the groups that are trained, side by side
     number: dict[str, int]  # of each kept group in the whole run, whichever process has it
     metrics: dict[str, float]  # over all processes
+    seconds: float  # of sampling, whenever it was done
 
 
 class Collector:
-    """Samples and scores. Its only state counts the questions that dynamic sampling has drawn beyond the planned ones.
+    """Samples and scores.
 
-    These come from a stream of their own, so that the planned order of questions stays what it is.
+    A checkpoint keeps two things of it: how many questions dynamic sampling has drawn beyond the planned ones, from a stream of their own, so
+    that the planned order stays what it is; and what was sampled ahead.
     """
 
     def __init__(self, config: Config, agent: Agent) -> None:
         self.config, self.agent = config, agent
         self.cursor = 0
+        self.ahead: Sampled | None = None  # the rollouts of the next step, of this process (from a checkpoint: of all)
+        self._sampling: Future[Sampled] | None = None
+        self._beside = ThreadPoolExecutor(max_workers=1)
+
+    def sample_ahead(self, draws: Sequence[Draw], step: int, device: torch.device) -> None:
+        """Begin to sample this process's share of a later step with the weights that the sampler has, beside what the caller does next."""
+
+        def work() -> Sampled:
+            if device.type == "cuda":
+                torch.cuda.set_device(device)  # a thread begins on the first one
+            return self._ask(draws, step, "")
+
+        self._sampling = self._beside.submit(work)
+
+    def settle(self, device: torch.device) -> None:
+        """Wait until nothing is sampled beside; a refusal on one process ends all."""
+        if self._sampling is not None:
+            self.ahead, self._sampling = ranks.together(self._sampling.result, device), None
 
     def collect(self, draws: Sequence[Draw], step: int, questions: Sequence[Question], device: torch.device) -> Collected:
         """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
-        rollouts = self._sample(draws, step, "", device)
         number = {group_name((step, draw.position)): draw.position for draw in draws}
-        groups, votes = self._labelled(rollouts)
+        sampled, self.ahead = self.ahead or self._sample(draws, step, "", device), None
+        sampled = replace(sampled, rollouts=[r for r in sampled.rollouts if r.group in number])
+        groups, votes = self._labelled(sampled.rollouts)
         if self.config.algo.dynamic_sampling:
-            return self._fill(rollouts, groups, votes, number, step, questions, device)
+            return self._fill(sampled, groups, votes, number, step, questions, device)
         kept = [r for group in groups for r in group]
-        return Collected(rollouts=rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device))
+        return Collected(rollouts=sampled.rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device), seconds=sampled.seconds)
 
     def _labelled(self, rollouts: list[Rollout]) -> tuple[list[list[Rollout]], dict[str, float]]:
         """The groups that can be trained and have a label, and what is known of the votes; with gold answers all have one, and there are no votes."""
@@ -63,11 +97,12 @@ class Collector:
         return vote_metrics(dict(zip(votes[0], sums, strict=True)))
 
     def _fill(
-        self, rollouts: list[Rollout], groups: list[list[Rollout]], votes: dict[str, float], places: dict[str, int], step: int, questions: Sequence[Question],
+        self, sampled: Sampled, groups: list[list[Rollout]], votes: dict[str, float], places: dict[str, int], step: int, questions: Sequence[Question],
         device: torch.device,
     ) -> Collected:  # fmt: skip
         """Sample more until as many groups as the step has questions are mixed. [DAPO, arXiv 2503.14476, eq. 11]"""
         size, most = self.config.train.questions, self.config.algo.max_batches
+        rollouts, seconds = sampled.rollouts, sampled.seconds
         mixed, polls = _mixed(groups), [votes]  # in the order of sampling, on this process
         batches, found = 1, self._count(mixed, device)
         drawn = {group: (1, place) for group, place in places.items()}  # batch and place in it, which do not depend on the processes
@@ -77,8 +112,9 @@ class Collector:
             extra = self._sample(draws, step, "more", device)
             self.cursor = stream.cursor
             drawn |= {group_name((step, "more", draw.position)): (batches + 1, draw.position) for draw in draws}
-            more, votes = self._labelled(extra)
-            rollouts, mixed, polls = rollouts + extra, mixed + _mixed(more), [*polls, votes]
+            more, votes = self._labelled(extra.rollouts)
+            rollouts, seconds = rollouts + extra.rollouts, seconds + extra.seconds
+            mixed, polls = mixed + _mixed(more), [*polls, votes]
             batches, found = batches + 1, self._count(mixed, device)
         order = sorted(ranks.gathered([drawn[group[0].group] for group in mixed]))[:size]  # the first that were drawn, whoever has them
         number = {group[0].group: order.index(drawn[group[0].group]) for group in mixed if drawn[group[0].group] in order}
@@ -90,22 +126,23 @@ class Collector:
             "rollout/unfilled": float(max(size - found, 0)),
         } | self._vote_metrics(polls, device)
         return Collected(
-            rollouts=rollouts, kept=[r for group in kept for r in group], number=number, metrics=metrics)  # fmt: skip
+            rollouts=rollouts, kept=[r for group in kept for r in group], number=number, metrics=metrics, seconds=seconds)  # fmt: skip
 
     def _count(self, groups: Sequence[Sequence[Rollout]], device: torch.device) -> int:
         return int(ranks.total([float(len(groups))], device)[0])
 
-    def _sample(self, draws: Sequence[Draw], step: int, kind: str, device: torch.device) -> list[Rollout]:
-        """Scored rollouts of this process's share of a batch."""
+    def _sample(self, draws: Sequence[Draw], step: int, kind: str, device: torch.device) -> Sampled:
+        """The rollouts of this process's share of a batch."""
         return ranks.together(lambda: self._ask(draws, step, kind), device)
 
-    def _ask(self, draws: Sequence[Draw], step: int, kind: str) -> list[Rollout]:
-        r = self.config.rollout
+    def _ask(self, draws: Sequence[Draw], step: int, kind: str) -> Sampled:
+        r, started = self.config.rollout, time.perf_counter()
         # a question may occur twice in a batch, at the border of an epoch, so a draw is named by its position
         names = [(step, kind, draw.position) if kind else (step, draw.position) for draw in draws]
-        return self.agent.rollouts(
+        rollouts = self.agent.rollouts(
             [draw.question for draw in draws], names, n=self.config.reward.votes or r.n, run_seed=self.config.seed, step=step,
             sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
+        return Sampled(rollouts=rollouts, seconds=time.perf_counter() - started)
 
 
 def _mixed(groups: list[list[Rollout]]) -> list[list[Rollout]]:

@@ -25,7 +25,12 @@ class QuestionBatches(IterableDataset):
     def __iter__(self) -> Iterator[list[Draw]]:
         stream = QuestionStream(self.questions, self.seed, self.cursor)
         for _ in range(self.steps):
-            yield stream.take(self.size)[ranks.rank() :: ranks.world_size()]
+            yield share(stream, self.size)
+
+
+def share(stream: QuestionStream, size: int) -> list[Draw]:
+    """This process's part of the stream's next `size` questions."""
+    return stream.take(size)[ranks.rank() :: ranks.world_size()]
 
 
 class QuestionData(L.LightningDataModule):
@@ -34,9 +39,15 @@ class QuestionData(L.LightningDataModule):
     def __init__(self, questions: Sequence[Question], *, seed: int, steps: int, size: int) -> None:
         super().__init__()
         self.questions, self.seed, self.steps, self.size = questions, seed, steps, size
+        self._stream = QuestionStream(questions, seed)  # for `share`; it remembers the order of an epoch
 
     def train_dataloader(self) -> DataLoader:
         module = self.trainer.lightning_module
         remaining = max(self.steps - module.steps_done, 0)
         batches = QuestionBatches(self.questions, self.seed, module.cursor, remaining, self.size)
         return DataLoader(batches, batch_size=None, generator=torch.Generator())  # else it draws from the global one, once a resume
+
+    def share(self, cursor: int) -> list[Draw]:
+        """This process's part of the batch that begins at `cursor`."""
+        self._stream.cursor = cursor
+        return share(self._stream, self.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def read_whole(path: str | Path) -> dict[str, Any]:
     return read_rest(path) | {"state_dict": found["state_dict"], "optimizer_states": [_numbered(found[name]) for name in names]}
 
 
-def load_into(module: nn.Module, weights: dict[str, Tensor]) -> None:
+def load_into(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Put whole weights into a module, sharded or not."""
     set_model_state_dict(module, weights, options=StateDictOptions(full_state_dict=True))
 

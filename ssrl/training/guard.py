@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 
 from ssrl.config import GuardConfig
-from ssrl.training.files import load_into, read_weights
+from ssrl.training.files import read_weights
 from ssrl.training.module import SearchRL
 
 _BASELINE = 3  # training steps whose mean the later ones are compared with
@@ -86,8 +86,7 @@ class Guard(L.Callback):
             self.announce(f"{said}; the run stops (guard.action=stop), its best checkpoint is kept")
             trainer.should_stop = True
         elif self.action == "rollback" and self.best.exists():
-            load_into(module, read_weights(self.best))
-            module.publish()
+            module.restore(read_weights(self.best))
             self.announce(f"{said}; back to the best checkpoint, of step {module.best[1]} (guard.action=rollback)")
         else:
             self.announce(f"{said} (guard.action=stop or rollback would act)")

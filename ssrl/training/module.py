@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +24,9 @@ from ssrl.policy.shard import Scope, is_sharded, shard, whole
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
 from ssrl.training.balance import balanced
-from ssrl.training.collect import Collector
+from ssrl.training.collect import Collector, Sampled
 from ssrl.training.experience import Experience, Layout
+from ssrl.training.files import load_into
 from ssrl.training.learner import Learner
 from ssrl.training.metrics import engine_metrics, group_metrics, rollout_metrics
 from ssrl.types import Rollout, Source
@@ -85,17 +86,23 @@ class SearchRL(L.LightningModule):
 
     def training_step(self, draws: Sequence[Draw], batch_index: int) -> None:
         step, started = self.steps_done + 1, time.perf_counter()
+        late = self.collector.ahead is not None
         collected = self.collector.collect(draws, step, self.trainer.datamodule.questions, self.device)
-        generated = time.perf_counter()
+        collected_at = time.perf_counter()
         kept, number = collected.kept, collected.number
         if self.config.trainer.balance:
             kept, number = balanced(
                 kept, number, updates=self.config.algo.updates, share_prompt=self.config.trainer.share_prompt,
                 skip_flat=self.learner.skips_no_signal)  # fmt: skip
-        self.agent.sampler.rest()
+        if self.config.train.pipeline:
+            self._sample_ahead()
+        else:
+            self.agent.sampler.rest()
         layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
+        self.collector.settle(self.device)
+        settled = time.perf_counter()
         self.publish()
         self.steps_done = step
         self.cursor += self.config.train.questions
@@ -108,14 +115,22 @@ class SearchRL(L.LightningModule):
         metrics |= engine_metrics(everyone, "engine") | self.agent.loop.engine.figures(step)
         metrics |= {
             "rollout/dropped": float(len(everyone) - len(trained)),
-            "time/generate_s": generated - started,
-            "time/update_s": updated - generated,
-            "time/publish_s": published - updated,
+            "time/generate_s": collected.seconds,
+            "time/update_s": updated - collected_at,
+            "time/publish_s": published - settled,
             "time/step_s": published - started,
             "time/tokens_per_s": tokens / (published - started),
-            "time/generated_tokens_per_s": tokens / (generated - started),
+            "time/generated_tokens_per_s": tokens / collected.seconds,
         }
+        if self.config.train.pipeline:
+            metrics |= {"rollout/staleness": float(late), "time/wait_s": settled - updated}
         self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=dict(ranks.gathered(list(_by_rollout(experience).items()))))
+
+    def _sample_ahead(self) -> None:
+        """Begin with the next step's rollouts, where there is one."""
+        cursor = self.cursor + self.config.train.questions
+        if self.steps_done + 1 < self.config.train.steps:
+            self.collector.sample_ahead(self.trainer.datamodule.share(cursor), self.steps_done + 2, self.device)
 
     def rewards(self, rollouts: Sequence[Rollout]) -> Tensor:
         """[R] float64: what each rollout earned, less what it costs to be nearly cut off."""
@@ -215,9 +230,20 @@ class SearchRL(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:
         checkpoint["ssrl"] = {
             "steps_done": self.steps_done, "cursor": self.cursor, "bad_in_row": self.bad_in_row, "best": self.best,
-            "kl_coef": self.learner.coefficient.value, "extra_cursor": self.collector.cursor,
+            "kl_coef": self.learner.coefficient.value, "extra_cursor": self.collector.cursor, "ahead": self._all_ahead(),
             "engine": self.agent.loop.engine.figures(self.steps_done),  # for the reader: it follows from the step
             "rng": {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}}  # fmt: skip
+
+    def _all_ahead(self) -> Sampled | None:
+        """What was sampled ahead on all processes: a resumed run may have another number of them."""
+        ahead = self.collector.ahead
+        return ahead and replace(ahead, rollouts=ranks.gathered(ahead.rollouts))
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on with the policy (and critic) of a checkpoint; what was sampled ahead is of another one."""
+        load_into(self, weights)
+        self.collector.ahead = None
+        self.publish()
 
     def on_load_checkpoint(self, checkpoint: dict[str, object]) -> None:
         # A run is one pass over its remaining batches, whatever was done before; so Lightning's own loop counters do not apply.
@@ -227,6 +253,7 @@ class SearchRL(L.LightningModule):
         self.bad_in_row, self.best = state["bad_in_row"], state["best"]
         self.learner.coefficient = replace(self.learner.coefficient, value=state["kl_coef"])
         self.collector.cursor = state["extra_cursor"]
+        self.collector.ahead = state.get("ahead")  # checkpoints of before this was possible have none
         random.setstate(state["rng"]["python"])
         np.random.set_state(state["rng"]["numpy"])
         torch.set_rng_state(state["rng"]["torch"])

@@ -129,6 +129,12 @@ def test_the_engine_of_evaluation_counts_with_what_it_uses(config):
     assert run_hash(changed, by_path) != run_hash(base, by_path)
 
 
+def test_a_switch_that_was_added_later_counts_only_where_it_is_used(config):
+    assert "pipeline" not in counted(config, by_path)["train"]
+    config.train.pipeline = True
+    assert counted(config, by_path)["train"]["pipeline"] is True
+
+
 def test_the_sampler_counts_from_vllm_on(config):
     """Runs with `hf` keep the folders that they had before there was a choice."""
     assert "name" not in counted(config, by_path)["rollout"]

@@ -20,6 +20,7 @@ from ssrl.compose import Composer
 from ssrl.runlog.folder import RunFolder
 from ssrl.types import Rollout, Score
 from tests.lines import prepare
+from tests.tasks.rewards import even_share, right_or_wrong
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -31,10 +32,10 @@ SMALL = (
 SITE = """
 import itertools, os, torch
 import ssrl.tasks.build
-from tests_reward import even_share
+from tests.tasks import rewards
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-ssrl.tasks.build.Reward = lambda *args, **kwargs: even_share
+ssrl.tasks.build.Reward = lambda *args, **kwargs: getattr(rewards, os.environ.get("REWARD", "even_share"))
 if folder := os.environ.get("GRADIENTS"):
     numbers = itertools.count()
 
@@ -44,27 +45,13 @@ if folder := os.environ.get("GRADIENTS"):
 
     register_optimizer_step_pre_hook(keep)
 """
-REWARD = '''
-from ssrl.types import Score
-
-def even_share(rollout):
-    share = sum(i % 2 == 0 for i in rollout.ids) / len(rollout.ids)
-    return Score(total=share, parts=dict.fromkeys(("em", "cover_em", "f1", "format", "searches", "answer_words"), 0.0) | {"em": share}, answer=None)
-'''
-
-
-def even_share(rollout: Rollout) -> Score:
-    """A reward that a random model can earn more of: the share of its tokens with an even id. It stands in for EM, too."""
-    share = sum(i % 2 == 0 for i in rollout.ids) / len(rollout.ids)
-    parts = dict.fromkeys(("em", "cover_em", "f1", "format", "searches", "answer_words"), 0.0) | {"em": share}
-    return Score(total=share, parts=parts, answer=None)
-
 
 @dataclass
 class Runs:
     """Runs under one folder; `words` are added to the small configuration, and later ones win."""
 
     home: Path
+    rule: Callable[[Rollout], Score] = even_share
     scored: list[Rollout] = field(default_factory=list)  # every rollout that was rewarded
 
     def words(self, *words: str) -> list[str]:
@@ -73,7 +60,7 @@ class Runs:
 
     def reward(self, rollout: Rollout) -> Score:
         self.scored.append(rollout)
-        return even_share(rollout)
+        return self.rule(rollout)
 
     def run(self, *words: str) -> RunFolder:
         """Train in this process as a person would by typing `words`, and return the run's folder."""
@@ -96,7 +83,6 @@ class Runs:
         """The command line in a process group of its own."""
         site = self.home / "site"
         site.mkdir(exist_ok=True)
-        (site / "tests_reward.py").write_text(REWARD)
         if rewarded:
             (site / "sitecustomize.py").write_text(SITE)
         path = os.pathsep.join([str(site), str(ROOT)])
@@ -140,6 +126,13 @@ def runs(tmp_path, monkeypatch) -> Runs:
     """Runs in a folder of the test, rewarded by `even_share`."""
     runs = Runs(tmp_path)
     monkeypatch.setattr("ssrl.tasks.build.Reward", lambda *args, **kwargs: runs.reward)
+    return runs
+
+
+@pytest.fixture
+def graded(runs) -> Runs:
+    """Runs whose rollouts are right or wrong, each about half of the time."""
+    runs.rule = right_or_wrong
     return runs
 
 

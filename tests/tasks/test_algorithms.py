@@ -15,20 +15,6 @@ PRESETS = Composer().options("algo")
 FOUR = ("train.questions=4", "rollout.n=4", "train.steps=2", "train.warmup_steps=1", "algo.critic.warmup_steps=1")
 
 
-@pytest.fixture
-def graded(runs, monkeypatch):
-    """Runs whose rollouts are right or wrong, each about half of the time."""
-    reward = runs.reward
-
-    def right_or_wrong(rollout):
-        score = reward(rollout)
-        right = float(score.total > 0.5)
-        return dataclasses.replace(score, total=right, parts=score.parts | {"em": right})
-
-    monkeypatch.setattr("ssrl.tasks.build.Reward", lambda *args, **kwargs: right_or_wrong)
-    return runs
-
-
 def rows(folder):
     return [row for row in folder.metrics() if "train/reward" in row]
 

@@ -20,6 +20,7 @@ BATCH = ("train.questions=3", "trainer.row_tokens=64", "train.lr=0.0001", "eval.
     [
         pytest.param(("algo.kl=none", "trainer.balance=false"), id="plain, each trains what it sampled"),
         pytest.param(("algo.kl=loss", "algo.kl_coef=0.1", "algo.updates=2", "algo.aggregate=sequence_mean"), id="KL and two updates a batch"),
+        pytest.param(("algo.kl=none", "algo.correction=token", "train.pipeline=true"), id="sampled ahead"),
     ],
 )
 def test_two_processes_have_the_gradients_weights_and_records_of_one(runs, gradients, words):
@@ -53,6 +54,22 @@ def test_two_processes_have_the_gradients_weights_and_records_of_one(runs, gradi
         }
     assert said.count("before and after training") == 1 and said.count("1/3") == 1  # only the first process speaks
     assert one.summary()["after"] == pytest.approx(two.summary()["after"], abs=1e-6)
+
+
+def test_dynamic_sampling_on_two_processes_trains_the_groups_that_one_would(graded):
+    words = ("algo=dapo", "train.steps=2", "train.questions=5", "rollout.n=2", "train.lr=0.0001")
+    code, said = graded.command(*words, *TWO, f"runs={graded.home / 'two'}", env={"REWARD": "right_or_wrong"})
+    assert code == 0, said
+    one = graded.run(*words)
+    (two,) = graded.home.glob("two/*/seed0")
+    two = type(one)(two)
+    rows = [[row for row in run.metrics() if "rollout/batches" in row] for run in (one, two)]
+    assert any(row["rollout/batches"] > 1 for row in rows[0])
+    for a, b in zip(*rows, strict=True):
+        same = {key for key in a if not key.startswith("time") and key != "train/input_tokens"}
+        assert {key: a[key] for key in same} == pytest.approx({key: b[key] for key in same}, abs=1e-5)
+    left, right = graded.weights(one), graded.weights(two)
+    assert max((left[name] - right[name]).abs().max().item() for name in left) < 1e-5
 
 
 def test_ctrl_c_to_one_process_stops_both_at_the_same_step_and_the_run_goes_on(runs):
