@@ -12,7 +12,7 @@ empties vLLM's cache. transformers computes the prompt once a sample, pads to th
 The loop is measured on each of our samplers among the sides, and beside that sampler without it:
 
     one turn    full-sim: one generation a rollout, beside the same requests in one plain call
-    two turns   a search that is answered at once (about 100 tokens) after half of the tokens, beside the same two generations a rollout as
+    two turns   a search after half of the tokens, answered at once with about 100 more, beside the same two generations a rollout as
                 plain calls, which read the same prompts; and beside one plain call of as many new tokens, which reads no prompt again and
                 has no documents to attend to
 
@@ -61,7 +61,7 @@ def main() -> None:
         parser.error("--sides loop runs on our samplers: add ours or vllm")
     rows = measure(a, sides)
     print(f"{a.questions * a.n} sequences ({a.questions} questions x {a.n}), {a.new} new tokens, {a.dtype}, {a.rounds} rounds\n")
-    print(speed(a, rows))
+    print(speed(rows))
     if "loop" in sides:
         print("\n" + on_top(rows))
 
@@ -112,7 +112,7 @@ def configured(a: argparse.Namespace, side: str):
         f"train.questions={a.questions}", "train.steps=1", *a.overrides)  # fmt: skip
 
 
-def speed(a: argparse.Namespace, rows: Rows) -> str:
+def speed(rows: Rows) -> str:
     """Plain generation, one line a side."""
     lines = ["| | tokens/s | s | times transformers |", "|---|---|---|---|"]
     peer = rows.get(("transformers", "plain"))
