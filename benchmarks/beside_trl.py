@@ -102,15 +102,10 @@ def padding(a: argparse.Namespace) -> str:
 
 def prompts(config) -> list[str]:
     """The prompts of all steps as texts."""
-    from ssrl.data.order import QuestionStream
-    from ssrl.policy.load import load_tokenizer
-    from ssrl.rollout.render import Renderer
-    from ssrl.tasks.sources import load_sources
+    from ours import asked
 
-    p = config.prompt
-    renderer = Renderer(tokenizer=load_tokenizer(config.model.path), template=p.template, system=p.system, chat=p.chat)
-    stream = QuestionStream(load_sources(config, ("train",)).train, config.seed, 0)
-    texts = [renderer.prompt_text(draw.question) for draw in stream.take(config.train.questions * config.train.steps)]
+    renderer, questions = asked(config)
+    texts = [renderer.prompt_text(question) for question in questions]
     sizes = [len(renderer.tokenizer(text).input_ids) for text in texts]
     print(f"prompts of {min(sizes)} to {max(sizes)} tokens", file=sys.stderr)
     return texts

@@ -22,9 +22,9 @@ class Worker:
     def __init__(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def turn(self) -> dict[str, float]:
-        """Let it do a step; what it measured."""
-        self.process.stdin.write("step\n")
+    def turn(self, what: str = "step") -> dict[str, float]:
+        """Let it do a step, or another kind of work that it knows; what it measured."""
+        self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
         for line in self.process.stdout:
             if line.startswith(MARK):
@@ -36,9 +36,9 @@ class Worker:
         self.process.wait()
 
 
-def my_turn() -> bool:
-    """In a worker: wait for the next turn; False where there is none."""
-    return bool(sys.stdin.readline())
+def my_turn() -> str:
+    """In a worker: wait for the next turn; what to do in it, empty where there is none."""
+    return sys.stdin.readline().strip()
 
 
 def answer(row: dict[str, Any]) -> None:

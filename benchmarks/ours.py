@@ -14,9 +14,11 @@ from omegaconf import OmegaConf
 
 from ssrl.compose import Composer
 from ssrl.config import Config
+from ssrl.data.order import QuestionStream
 from ssrl.overrides import rewrite
 from ssrl.policy.hardware import precision
-from ssrl.policy.load import LoadedModel
+from ssrl.policy.load import LoadedModel, load_tokenizer
+from ssrl.rollout.render import Renderer
 from ssrl.tasks.build import build_agent, build_policy, device_of
 from ssrl.tasks.sources import load_sources
 from ssrl.training.agent import Agent
@@ -31,6 +33,14 @@ def compose(*words: str) -> Config:
     composer = Composer(None, "config")
     (tree,) = composer.jobs(rewrite(list(words), composer.defaults), False)
     return OmegaConf.to_object(tree)
+
+
+def asked(config: Config) -> tuple[Renderer, list[Question]]:
+    """The questions of all steps in a run's order, and what makes prompts of them."""
+    p = config.prompt
+    renderer = Renderer(tokenizer=load_tokenizer(config.model.path), template=p.template, system=p.system, chat=p.chat)
+    stream = QuestionStream(load_sources(config, ("train",)).train, config.seed)
+    return renderer, [draw.question for draw in stream.take(config.train.questions * config.train.steps)]
 
 
 class Given:
