@@ -220,7 +220,7 @@ class TrainConfig:
     max_bad_steps: int = free(3)
     """Stop after this many steps in a row whose loss or gradient is not finite; each is skipped and counted."""
     skip_no_signal: bool = free(True)
-    """Do not compute groups whose advantages are all zero where no other term needs them; the result is the same."""
+    """Do not compute groups whose advantages are all zero where no other term needs them; the result is the same, and figures of tokens such as train/entropy are of the others."""
     pipeline: bool = added(False)
     """Sample the next batch beside the update of this one, with the weights of before: one step off-policy, so algo.correction is needed."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from ssrl.check_trainer import FLEX_ON_CPU
@@ -105,12 +106,18 @@ class Fit:
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
         strategy = Sharded(processes=t.devices * t.num_nodes, cuda=device_of(c).type == "cuda") if t.strategy == "fsdp" else t.strategy
-        return L.Trainer(
-            accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy,
-            precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-            deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
-            callbacks=[self.interruption, recorder, validator, guard, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
+        try:
+            return L.Trainer(
+                accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy,
+                precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
+                enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
+                deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
+                callbacks=[self.interruption, recorder, validator, guard, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
+        except (MisconfigurationException, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"trainer.devices={t.devices} with trainer.accelerator={t.accelerator} is not possible on this machine ({reason}); type trainer.devices=1, or trainer=cpu"
+            ) from error
 
     def _manifest(self, over_long: dict[str, int]) -> None:
         c = self.config
