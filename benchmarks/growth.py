@@ -5,7 +5,7 @@
 Groups of 5 rollouts share a prompt of about 110 tokens and have 128 tokens each. Curves: (1) seconds and memory a token from 2k to 32k
 tokens an update, one group a row; (2) seconds a token at a fixed number of tokens in longer and longer rows, with attention by parts and
 with one mask a row; (3) seconds of one group of n, beside (prompt + n x response) tokens at the cost of a token of the group of 8.
-Every round takes all sizes in a new order; figures are medians [least, most] over the rounds.
+All sizes are steps of one run; every round takes them in a new order. Figures are medians [least, most] over the rounds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,20 @@ import argparse
 import random
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from common import forget_peak, peak_mib, resident_mib, show
 from ours import Around, compose, forced, train
 
+from ssrl.config import Config
+from ssrl.policy.attention import IMPLEMENTATIONS
 from ssrl.report.charts import Series
 from ssrl.report.curves import sheet
 from ssrl.training.agent import Agent
+from ssrl.types import Question, Rollout
 
 PROMPT, NEW, N = 110, 128, 5
 GROUP = PROMPT + N * (NEW - 1)  # tokens of a row; the last token of a response is only predicted
@@ -34,41 +40,52 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[2_000, 4_000, 8_000, 16_000, 32_000], help="of an update")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 4, 8], help="groups a row")
     parser.add_argument("--n", type=int, nargs="+", default=[1, 2, 4, 8, 16], help="sizes of a group")
+    parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--out", help="SVG file for the plot")
     parser.add_argument("overrides", nargs="*")
     a = parser.parse_args()
-    agents: dict[str, Agent] = {}
-    cases: list[Case] = [("tokens", t) for t in a.tokens] + [(f"rows {k}", r) for k in ("parts", "sdpa") for r in a.rows] + [("n", n) for n in a.n]
-    found: dict[Case, list[dict[str, float]]] = defaultdict(list)
-    measure(cases[0], a, agents)  # to warm up
-    for number in range(a.rounds):
-        for case in random.Random(number).sample(cases, len(cases)):
-            found[case].append(measure(case, a, agents))
+    found = measure(a)
     print(tables(a, found))
     if a.out:
         Path(a.out).write_text(plot(a, found), encoding="utf-8")
 
 
-def measure(case: Case, a: argparse.Namespace, agents: dict[str, Agent]) -> dict[str, float]:
-    """Seconds, tokens, and MiB beyond what the process held before the update (weights, optimiser state of a step before).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized(Agent):
+    """Asks only the first questions of a batch."""
 
-    `agents`, one an attention, are made on first use.
+    groups: list[int]  # how many; the last entry counts
+
+    def rollouts(self, questions: Sequence[Question], names: Sequence[tuple[object, ...]], **how: Any) -> list[Rollout]:
+        size = self.groups[-1]
+        return Agent.rollouts(self, questions[:size], names[:size], **how)
+
+
+def measure(a: argparse.Namespace) -> dict[Case, list[dict[str, float]]]:
+    """Seconds, tokens, and MiB beyond what the process held before the update (weights, gradients, optimiser state), a row a round.
+
+    What the cases differ in is read anew by every step.
     """
-    kind, size = case
-    groups, n, rows, attention = 1, N, 1, "parts"
-    if kind == "tokens":
-        groups = max(round(size / GROUP), 1)
-    elif kind == "n":
-        n = size
-    else:
-        groups, rows, attention = max(a.rows), size, kind.removeprefix("rows ")
+    cases: list[Case] = [("tokens", t) for t in a.tokens] + [(f"rows {k}", r) for k in ("parts", "sdpa") for r in a.rows] + [("n", n) for n in a.n]
+    rounds = [random.Random(number).sample(cases, len(cases)) for number in range(a.rounds)]
+    order = [min(cases, key=lambda case: case[1]), *(case for one in rounds for case in one)]  # the first makes the optimiser's state
+    sizes = [groups_of(case, a) for case in order]
     config = compose(
-        "model=smollm2-135m", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", "trainer.precision=32-true",
-        f"rollout.n={max(n, 2)}", f"algo.advantage={'reward' if n == 1 else 'group_zscore'}", "rollout.stop_at_answer=false",
-        f"rollout.max_response_tokens={NEW}", f"train.questions={groups}", "train.steps=2", "train.skip_no_signal=false", f"trainer.row_tokens={rows * (GROUP + 40) if kind != 'n' else 10**6}",
-        f"model.attention={attention}", *([f"rollout.n={n}"] if n == 1 else []), *a.overrides)  # fmt: skip
-    steps: list[dict[str, float]] = []
+        f"model={a.model}", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "algo.advantage=reward", "trainer=cpu",
+        "trainer.precision=32-true", "rollout.stop_at_answer=false", f"rollout.max_response_tokens={NEW}", f"train.questions={max(sizes)}",
+        f"train.steps={len(order)}", "train.skip_no_signal=false", *a.overrides)  # fmt: skip
+    agent = forced(config, given=True)
+    sized = Sized(**{field.name: getattr(agent, field.name) for field in fields(agent)}, groups=[])
+    found: dict[Case, list[dict[str, float]]] = defaultdict(list)
     held: list[float] = []
+    ahead = iter(zip(order, sizes, strict=True))
+    now: list[Case] = []
+
+    def before() -> None:
+        case, groups = next(ahead)
+        now.append(case)
+        sized.groups.append(groups)
+        arrange(config, sized, case)
 
     def between() -> None:
         forget_peak()
@@ -76,12 +93,27 @@ def measure(case: Case, a: argparse.Namespace, agents: dict[str, Agent]) -> dict
 
     def after(module) -> None:
         m = module.last.metrics
-        steps.append({"s": m["time/update_s"], "tokens": m["train/input_tokens"], "mib": peak_mib() - held[-1]})
+        found[now[-1]].append({"s": m["time/update_s"], "tokens": m["train/input_tokens"], "mib": peak_mib() - held[-1]})
 
-    if attention not in agents:
-        agents[attention] = forced(config, given=True)
-    train(config, agents[attention], Around(lambda: None, between, after))
-    return steps[-1]  # the first step makes the optimiser's state
+    train(config, sized, Around(before, between, after))
+    found[order[0]].pop(0)
+    return found
+
+
+def groups_of(case: Case, a: argparse.Namespace) -> int:
+    """Of the batch."""
+    kind, size = case
+    if kind == "tokens":
+        return max(round(size / GROUP), 1)
+    return 1 if kind == "n" else max(a.rows)
+
+
+def arrange(config: Config, agent: Agent, case: Case) -> None:
+    """How the step that begins cuts up its batch."""
+    kind, size = case
+    config.rollout.n = size if kind == "n" else N
+    config.trainer.row_tokens = 10**6 if kind == "n" else (size if kind.startswith("rows") else 1) * (GROUP + 40)
+    agent.model.config._attn_implementation = IMPLEMENTATIONS[kind.removeprefix("rows ") if kind.startswith("rows") else "parts"]
 
 
 def tables(a: argparse.Namespace, found: dict[Case, list[dict[str, float]]]) -> str:
@@ -117,7 +149,7 @@ def plot(a: argparse.Namespace, found: dict[Case, list[dict[str, float]]]) -> st
         ("ms a token, by groups a row", [line(k, [(f"rows {k}", r) for r in a.rows], ms, c, lambda case, row: case[1]) for c, k in enumerate(("parts", "sdpa"))]),
         ("s of a group, by n", [line("measured", by_n, lambda row: row["s"], 0, lambda case, row: case[1]), linear]),
     ]  # fmt: skip
-    return sheet(cells, ["measured; attention by parts", "one mask a row; (prompt + n x response) tokens"], "an update of SmolLM2-135M in fp32")
+    return sheet(cells, ["measured; attention by parts", "one mask a row; (prompt + n x response) tokens"], f"an update of {a.model} in fp32")
 
 
 def _ms(rows: list[dict[str, float]]) -> list[float]:

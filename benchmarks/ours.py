@@ -55,6 +55,9 @@ class Given:
     def publish(self) -> None:
         """It has no weights."""
 
+    def rest(self) -> None:
+        """Nor a cache."""
+
     def _one(self, draw: random.Random, n: int) -> Completion:
         ids = tuple(draw.randrange(self.vocabulary) for _ in range(n))
         return Completion(ids=ids, logprobs=(-1.0,) * n, finish=Finish.LENGTH, entropies=None)
