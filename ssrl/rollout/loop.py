@@ -157,7 +157,10 @@ class EpisodeLoop:
         if result.status.failed:
             e.status = Status.FAILED
             return False
-        before, after = (self.renderer.text_ids(text) for text in self.engine.wrapper)
+        opening, closing = self.engine.wrapper
+        if e.view.endswith("<"):  # of a merged `><`, which has begun the tag of the engine's block
+            opening = opening.lstrip().removeprefix("<")
+        before, after = self.renderer.text_ids(opening), self.renderer.text_ids(closing)
         text = self.engine.render(result)
         documents = self.renderer.text_ids(harmless(text, max_chars := self.limits.information * _CHARS_PER_TOKEN))
         room = min(self.limits.information, self._room(e) - len(before) - len(after))

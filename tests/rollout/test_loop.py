@@ -7,6 +7,8 @@ from ssrl.engines.fullsim import FullSim
 from ssrl.policy.sampler import TransformersSampler
 from ssrl.rollout.loop import EpisodeLoop, Limits, Task
 from ssrl.rollout.render import Renderer
+from ssrl.text.format import ssrl_format
+from ssrl.text.view import scoring_text, self_written_information
 from ssrl.types import (
     Block,
     Question,
@@ -16,6 +18,7 @@ from ssrl.types import (
     Status,
 )
 from tests.rollout.scripted import AFTER, BEFORE, END, Library, Scripted
+from tests.rollout.test_tokens import merged_bpe
 
 
 def question(name):
@@ -26,9 +29,10 @@ def question(name):
 def play(tiny):
     """Rollouts of scripts {question: texts of its generations}, with the sampler and the engine that made them."""
 
-    def run(scripts, engine=None, *, limits=None, stop_at_answer=False, mask="tokens", prefill="", thinking=None, template=None, run_seed=0):
-        renderer = Renderer(tokenizer=tiny.tokenizer, template="Q: {question}" + (template or "\n"), chat=False, prefill=prefill, thinking=thinking)
-        sampler = Scripted(tiny.tokenizer, scripts)
+    def run(scripts, engine=None, *, limits=None, stop_at_answer=False, mask="tokens", prefill="", thinking=None, template=None, run_seed=0,
+            tokenizer=tiny.tokenizer):  # fmt: skip
+        renderer = Renderer(tokenizer=tokenizer, template="Q: {question}" + (template or "\n"), chat=False, prefill=prefill, thinking=thinking)
+        sampler = Scripted(tokenizer, scripts)
         limits = limits or Limits(context=4096, response=2000, turn=None, information=500)
         loop = EpisodeLoop(sampler, engine or FullSim(), renderer, limits, stop_at_answer=stop_at_answer, mask=mask)
         tasks = [
@@ -120,6 +124,21 @@ def test_full_real_every_search_is_answered_inside_the_wrapper(play):
     assert [(s.query, s.result.documents[0].text) for s in rollout.searches] == [("a", "about a"), ("b", "about b")]
     assert [(c.index, c.turn, c.step, c.group, c.sample) for c in engine.calls] == [(0, 0, 7, "g-x", 0), (1, 1, 7, "g-x", 0)]
     assert len({r.seed for batch in sampler.requests for r in batch} | {c.seed for c in engine.calls}) == 5
+
+
+@pytest.mark.parametrize("wrapper", [("<information>", "</information>"), ("\n\n<information>", "</information>\n\n")])
+def test_an_engine_goes_on_from_the_tag_that_a_merged_token_has_begun(play, wrapper):
+    tokenizer, engine = merged_bpe(), Library("A")
+    engine.wrapper = wrapper
+    (rollout,), sampler = play({"x": [THINK + "<search>a</search><information>own", THINK + "<answer>42</answer>"]}, engine, tokenizer=tokenizer)
+    assert rollout.text == f"{THINK}<search>a</search><information>A{wrapper[1]}{THINK}<answer>42</answer>"
+    assert [call.query for call in engine.calls] == ["a"] == [s.query for s in rollout.searches]
+    merged = tokenizer.convert_tokens_to_ids("><")
+    (place,) = [t for t, i in enumerate(rollout.ids) if i == merged and rollout.sources[t + 1] is Source.ENGINE]
+    assert (rollout.sources[place], rollout.blocks[place], rollout.trained[place]) == (Source.POLICY, Block.SEARCH, True)
+    assert {b for b, s in zip(rollout.blocks, rollout.sources, strict=True) if s is Source.ENGINE} == {Block.INFORMATION}
+    assert not any(t for t, s in zip(rollout.trained, rollout.sources, strict=True) if s is Source.ENGINE)
+    assert not self_written_information(rollout.segments) and ssrl_format(scoring_text(rollout.segments)) == 1.0
 
 
 def test_documents_are_cut_inside_their_wrapper(play):

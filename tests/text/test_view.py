@@ -28,6 +28,21 @@ def test_an_engine_block_counts_as_one_well_formed_information_block():
     assert parse(scoring_text(run)).problems == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "scored"),
+    [
+        ("<search>q</search><", "<search>q</search>"),
+        ("<search>q</search>\n<", "<search>q</search>\n"),
+        ("<search>q</search>a<", "<search>q</search>a<"),
+        ("<search>q</search><<", "<search>q</search><<"),
+    ],
+)
+def test_the_first_character_of_an_engines_block_is_the_engines_though_a_merged_token_of_the_policy_has_it(written, scored):
+    after = (POLICY, "<answer>x</answer>")
+    assert scoring_text(segments((POLICY, written), (ENGINE, "information>d</information>"), after)) == f"{scored}{ENGINE_BLOCK}<answer>x</answer>"
+    assert scoring_text(segments((POLICY, written), (TEMPLATE, "again"), after)) == f"{written}again<answer>x</answer>"
+
+
 def test_the_block_that_stands_for_the_engine_is_harmless():
     (span,) = parse(ENGINE_BLOCK).spans
     assert span.block is Block.INFORMATION and span.problem == ""
