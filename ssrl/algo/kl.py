@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-K3_LIMIT = 10.0  # the published clamp of d (FACTS 1.3); before exp, so that the gradient is finite too
+from ssrl.algo.tokens import LOG_RATIO_LIMIT
+
+K3_LIMIT = 10.0  # the published largest value of k3 (FACTS 1.3)
 
 
 def k1(logp: Tensor, reference: Tensor) -> Tensor:
@@ -24,9 +26,9 @@ def k2(logp: Tensor, reference: Tensor) -> Tensor:
 
 
 def k3(logp: Tensor, reference: Tensor) -> Tensor:
-    """exp(d) - d - 1 with d = log π_ref - log π clamped to ±10: unbiased, never negative. No gradient where clamped."""
-    d = (reference.float() - logp.float()).clamp(-K3_LIMIT, K3_LIMIT)
-    return d.exp() - d - 1
+    """exp(d) - d - 1 with d = log π_ref - log π, at most 10: never negative, unbiased below the limit, and without a gradient beyond it."""
+    d = (reference.float() - logp.float()).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)  # so that exp is finite
+    return (d.exp() - d - 1).clamp(max=K3_LIMIT)
 
 
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}

@@ -27,7 +27,8 @@ def policy_loss(o: Objective, t: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
         means["correction_mean"] = correction
     if t.reference is not None:
         means["kl"] = kl = ESTIMATORS[o.kl_estimator](t.logp, t.reference)
-        means["kl_clamped_frac"] = (t.logp.float() - t.reference.float()).abs() > K3_LIMIT
+        if o.kl_estimator == "k3":
+            means["kl_clamped_frac"] = kl >= K3_LIMIT
         loss = loss + o.kl_coef * (t.weights * kl).sum()
     if o.entropy_coef:
         loss = loss - o.entropy_coef * (t.weights * _entropy(t)).sum()

@@ -69,7 +69,7 @@ class AlgoConfig:
     kl: str = choice("loss", "none", "reward", "loss")
     """Where the KL term to the reference policy enters: added to the loss, or taken from each token's reward; `none` does not even load the reference."""
     kl_estimator: str = choice("k3", "k1", "k2", "k3")
-    """With d = reference log-probability - log-probability: k1 = -d, k2 = d²/2, k3 = exp(d) - d - 1 (d clamped to ±10)."""
+    """With d = reference log-probability - log-probability: k1 = -d, k2 = d²/2, k3 = exp(d) - d - 1, at most 10 and without a gradient beyond. k1 and k2 have no limit."""
     kl_coef: float = 0.001
     """Weight of the KL term, at the start where it follows a target."""
     kl_target: float | None = None

@@ -22,6 +22,17 @@ def test_estimators_stay_finite_however_far_the_policies_are_apart(dtype, estima
         assert estimator == "k1" or value.item() >= 0
 
 
+@pytest.mark.parametrize(
+    ("d", "value", "slope"),  # slope: by d, exp(d) - 1
+    [(0.0, 0.0, 0.0), (2.0, 4.389056, 6.389056), (2.6, 9.863738, 12.463738), (3.0, 10.0, 0.0), (-10.5, 9.500028, -0.999972), (-11.5, 10.0, 0.0), (50.0, 10.0, 0.0)],
+)
+def test_k3_is_limited_by_its_value_and_not_by_how_far_the_policies_are_apart(d, value, slope):
+    reference = torch.tensor([d - 1.0], requires_grad=True)
+    found = ESTIMATORS["k3"](torch.tensor([-1.0]), reference)
+    found.sum().backward()
+    assert found.item() == pytest.approx(value, rel=1e-5) and reference.grad.item() == pytest.approx(slope, rel=1e-5)
+
+
 def test_k1_and_k3_are_unbiased_and_the_gradient_of_k2_is_that_of_the_divergence():
     logits, other = torch.tensor([0.3, -1.0, 0.8], requires_grad=True), torch.tensor([0.0, 0.5, 0.1]).log_softmax(0)
     logp = logits.log_softmax(0)

@@ -155,8 +155,7 @@ def slow_kl(estimator, logp, reference):
         return -d
     if estimator == "k2":
         return d * d / 2
-    d = min(max(d, -10.0), 10.0)
-    return math.exp(d) - d - 1
+    return min(math.exp(d) - d - 1, 10.0)
 
 
 def slow_whiten(values):

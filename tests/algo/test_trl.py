@@ -1,7 +1,7 @@
 """Agreement with TRL on the same tensors, where TRL is installed (`pip install trl`).
 
 TRL's losses are one method of its trainer; it is called here on a stand-in that holds what it reads. Known differences, none of which these
-tensors touch: TRL does not clamp log-ratios nor k3's difference (ours: ±20 and ±10, without a gradient beyond); it adds 1e-4 to the
+tensors touch: TRL limits neither log-ratios nor k3 (ours: ±20 and 10, without a gradient beyond); it adds 1e-4 to the
 standard deviation of a group (ours: 1e-6); its `grpo`, `bnpo` and `dr_grpo` average over the micro-batches of a step where ours divide by the
 whole step's count, so they only agree on one micro-batch a step.
 """
