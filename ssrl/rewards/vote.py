@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssrl.text.normalize import NORMALIZERS
+from ssrl.text.normalize import comparable
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
     """The winner and its share of all votes, those without an answer included."""
 
-    label: str | None  # normalised; None where nobody answered
+    label: str | None  # as it was first written; None where nobody answered
     share: float
 
 
 def majority(answers: Sequence[str | None], normalizer: str) -> Vote:
-    """Votes on the normalised answer. A missing or empty answer never wins; ties go to the answer that was given first.
+    """Answers that exact match takes for one count together. A missing or blank one never wins; ties go to the answer that was given first.
 
     The published vote counts exact strings, which splits answers that mean the same (FACTS 7.31).
     """
-    votes = [NORMALIZERS[normalizer](answer) for answer in answers if answer is not None]
-    counts = Counter(vote for vote in votes if vote)
+    votes = [(comparable(answer or "", normalizer), answer) for answer in answers]
+    counts = Counter(vote for vote, _ in votes if vote)
     if not counts:
         return Vote(None, 0.0)
-    label, count = counts.most_common(1)[0]  # of equals the first that was counted
-    return Vote(label, count / len(answers))
+    winner, count = counts.most_common(1)[0]  # of equals the first that was counted
+    return Vote(next(answer for vote, answer in votes if vote == winner), count / len(answers))
