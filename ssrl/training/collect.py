@@ -17,7 +17,7 @@ from ssrl.config import GROUP_RELATIVE, Config
 from ssrl.data.order import Draw, QuestionStream
 from ssrl.training import ranks
 from ssrl.training.agent import Agent, group_name
-from ssrl.training.select import by_group, trainable
+from ssrl.training.select import asked_of_each, by_group, trainable
 from ssrl.training.vote import relabelled, vote_metrics
 from ssrl.types import Question, Rollout, Sampling, seed_for
 
@@ -140,7 +140,7 @@ class Collector:
         # a question may occur twice in a batch, at the border of an epoch, so a draw is named by its position
         names = [(step, kind, draw.position) if kind else (step, draw.position) for draw in draws]
         rollouts = self.agent.rollouts(
-            [draw.question for draw in draws], names, n=self.config.reward.votes or r.n, run_seed=self.config.seed, step=step,
+            [draw.question for draw in draws], names, n=asked_of_each(self.config), run_seed=self.config.seed, step=step,
             sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
         return Sampled(rollouts=rollouts, seconds=time.perf_counter() - started)
 

@@ -25,7 +25,7 @@ from ssrl.rollout.pack import Row
 from ssrl.training import ranks
 from ssrl.training.experience import Experience, Layout, Part
 from ssrl.training.metrics import means
-from ssrl.training.select import mini_batches
+from ssrl.training.select import asked_of_each, mini_batches
 from ssrl.types import seed_for
 
 Step = Callable[[Iterator[tuple[Tensor, dict[str, Tensor]]], int], dict[str, float]]
@@ -87,7 +87,7 @@ class Learner:
 
     def _mini_batches(self, layout: Layout) -> list[list[int]]:
         """Indices of the rollouts of each update of a pass."""
-        return mini_batches((layout.numbers // self.config.rollout.n).tolist(), self.config.algo.updates)
+        return mini_batches((layout.numbers // asked_of_each(self.config)).tolist(), self.config.algo.updates)
 
     def _part(self, layout: Layout, indices: Sequence[int], keep: Sequence[bool] | None = None) -> Part:
         return layout.part(indices, row_tokens=self.config.trainer.row_tokens, share_prompt=self.config.trainer.share_prompt, keep=keep)

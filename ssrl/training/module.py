@@ -29,6 +29,7 @@ from ssrl.training.experience import Experience, Layout
 from ssrl.training.files import load_into
 from ssrl.training.learner import Learner
 from ssrl.training.metrics import engine_metrics, group_metrics, rollout_metrics
+from ssrl.training.select import asked_of_each, numbered
 from ssrl.types import Rollout, Source
 
 
@@ -98,7 +99,7 @@ class SearchRL(L.LightningModule):
             self._sample_ahead()
         else:
             self.agent.sampler.rest()
-        layout = Layout.of(kept, [number[r.group] * self.config.rollout.n + r.sample for r in kept], self.device)
+        layout = Layout.of(kept, numbered(kept, number, asked_of_each(self.config)), self.device)
         metrics, experience = self.learner.learn(layout, self.rewards(kept), step, self.optimise)
         updated = time.perf_counter()
         self.collector.settle(self.device)

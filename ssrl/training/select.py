@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ssrl.config import Config
 from ssrl.types import Rollout, Status
 
 
@@ -16,6 +17,16 @@ def trainable(rollouts: Sequence[Rollout], *, failed: bool = False, alone: bool 
 
 def by_group(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
     return [list(members) for _, members in itertools.groupby(rollouts, key=lambda r: r.group)]
+
+
+def asked_of_each(config: Config) -> int:
+    """How many rollouts of a question are sampled."""
+    return config.reward.votes or config.rollout.n
+
+
+def numbered(rollouts: Sequence[Rollout], number: Mapping[str, int], each: int) -> list[int]:
+    """[R] the number of each rollout in the whole run, from the number of its group; `each`: sampled rollouts of a group."""
+    return [number[r.group] * each + r.sample for r in rollouts]
 
 
 def mini_batches(numbers: Sequence[int], updates: int) -> list[list[int]]:

@@ -1,6 +1,6 @@
 """Which rollouts are trained, and how they are split."""
 
-from ssrl.training.select import mini_batches, trainable
+from ssrl.training.select import mini_batches, numbered, trainable
 from ssrl.types import Block, Question, Rollout, Source, Status
 
 QUESTION = Question(id="q", text="Why?", answers=("so",))
@@ -35,3 +35,11 @@ def test_mini_batches_do_not_depend_on_the_number_of_processes():
         shared = [numbers[rank::processes] for rank in range(processes)]
         for k in range(4):
             assert {numbers[i] for i in whole[k]} == {mine[i] for mine in shared for i in mini_batches(mine, 4)[k]}
+
+
+def test_a_rollout_trained_in_place_of_a_failed_one_is_not_taken_for_one_of_the_next_group():
+    voted = [rollout("a", 0), rollout("a", 1, Status.FAILED), rollout("a", 2), rollout("b", 0), rollout("b", 1), rollout("b", 2)]
+    trained = [r for r in trainable(voted) if (r.group, r.sample) != ("b", 2)]  # two of the three of each group
+    numbers = numbered(trained, {"a": 4, "b": 5}, 3)
+    assert numbers == [12, 14, 15, 16]
+    assert mini_batches([number // 3 for number in numbers], 2) == [[0, 1], [2, 3]]
