@@ -143,7 +143,7 @@ class Segment:
 class Score:
     """The reward of one rollout and the parts that it is made of."""
 
-    total: float
+    total: float  # NaN where there was nothing to judge by: rollouts that were to label their question and gave it no label
     parts: dict[str, float]  # by exact name: em, cover_em, f1, format, …
     answer: str | None  # the extracted answer, None where there is none
 

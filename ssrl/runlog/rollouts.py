@@ -21,7 +21,8 @@ _FILE = re.compile(r"(?P<split>[\w.+-]+)-(?P<step>\d+)\.jsonl\.zst")
 def record(rollout: Rollout, token_texts: Sequence[str], step: int, advantage: float | None = None) -> dict[str, Any]:
     """A rollout as one JSON object. `token_texts` [T] is each response token's own text, special tokens included.
 
-    The lists under `tokens` are parallel and of length T; `logprob` is rounded to 4 digits and null where nothing was sampled.
+    The lists under `tokens` are parallel and of length T; `logprob` is rounded to 4 digits and null where nothing was sampled;
+    `reward` is null where nothing judged the rollout.
     """
     if len(token_texts) != len(rollout.ids):
         raise ValueError(f"{len(token_texts)} token texts for {len(rollout.ids)} tokens")
@@ -44,7 +45,7 @@ def record(rollout: Rollout, token_texts: Sequence[str], step: int, advantage: f
         "status": rollout.status.value,
         "searches": [_search(search) for search in rollout.searches],
         "parts": dict(score.parts) if score else {},
-        "reward": score.total if score else None,
+        "reward": score.total if score and math.isfinite(score.total) else None,
         "answer": score.answer if score else None,
         "advantage": advantage,
     }

@@ -18,7 +18,7 @@ from ssrl.data.order import Draw, QuestionStream
 from ssrl.training import ranks
 from ssrl.training.agent import Agent, group_name
 from ssrl.training.select import asked_of_each, by_group, trainable
-from ssrl.training.vote import relabelled, vote_metrics
+from ssrl.training.vote import relabelled, unjudged, vote_metrics
 from ssrl.types import Question, Rollout, Sampling, seed_for
 
 
@@ -34,7 +34,7 @@ class Sampled:
 class Collected:
     """Of this process."""
 
-    rollouts: list[Rollout]  # all that were sampled
+    rollouts: list[Rollout]  # all that were sampled, as they were judged
     kept: list[Rollout]  # those of the groups that are trained, side by side
     number: dict[str, int]  # of each kept group in the whole run, whichever process has it
     metrics: dict[str, float]  # over all processes
@@ -74,21 +74,26 @@ class Collector:
         """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
         number = {group_name((step, draw.position)): draw.position for draw in draws}
         sampled, self.ahead = self.ahead or self._sample(draws, step, "", device), None
-        sampled = replace(sampled, rollouts=[r for r in sampled.rollouts if r.group in number])
-        groups, votes = self._labelled(sampled.rollouts)
+        judged, groups, votes = self._judged([r for r in sampled.rollouts if r.group in number])
+        sampled = replace(sampled, rollouts=judged)
         if self.config.algo.dynamic_sampling:
             return self._fill(sampled, groups, votes, number, step, questions, device)
         kept = [r for group in groups for r in group]
         return Collected(rollouts=sampled.rollouts, kept=kept, number=number, metrics=self._vote_metrics([votes], device), seconds=sampled.seconds)
 
-    def _labelled(self, rollouts: list[Rollout]) -> tuple[list[list[Rollout]], dict[str, float]]:
-        """The groups that can be trained and have a label, and what is known of the votes; with gold answers all have one, and there are no votes."""
+    def _judged(self, rollouts: list[Rollout]) -> tuple[list[Rollout], list[list[Rollout]], dict[str, float]]:
+        """The rollouts as they are judged, what is to be trained of each group that can be, and what is known of the votes.
+
+        With gold answers every question has its label and there are no votes.
+        """
         c, reward = self.config, self.config.reward
         usable = by_group(trainable(rollouts, failed=c.train.train_failed, alone=c.algo.advantage not in GROUP_RELATIVE))
         if reward.label == "gold":
-            return usable, {}
-        return relabelled(
-            usable, self.agent.reward, normalizer=reward.normalizer, min_share=reward.min_share, train=self.config.rollout.n)  # fmt: skip
+            return rollouts, usable, {}
+        groups, votes = relabelled(usable, self.agent.reward, normalizer=reward.normalizer, min_share=reward.min_share)
+        by_label = {(r.group, r.sample): r for group in groups for r in group}
+        judged = [by_label.get((r.group, r.sample)) or unjudged(r) for r in rollouts]
+        return judged, [group[: c.rollout.n] for group in groups], votes
 
     def _vote_metrics(self, votes: Sequence[dict[str, float]], device: torch.device) -> dict[str, float]:
         if self.config.reward.label == "gold":
@@ -112,8 +117,8 @@ class Collector:
             extra = self._sample(draws, step, "more", device)
             self.cursor = stream.cursor
             drawn |= {group_name((step, "more", draw.position)): (batches + 1, draw.position) for draw in draws}
-            more, votes = self._labelled(extra.rollouts)
-            rollouts, seconds = rollouts + extra.rollouts, seconds + extra.seconds
+            judged, more, votes = self._judged(extra.rollouts)
+            rollouts, seconds = rollouts + judged, seconds + extra.seconds
             mixed, polls = mixed + _mixed(more), [*polls, votes]
             batches, found = batches + 1, self._count(mixed, device)
         order = sorted(ranks.gathered([drawn[group[0].group] for group in mixed]))[:size]  # the first that were drawn, whoever has them

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isnan
 from statistics import fmean
 
 from ssrl.types import Rollout, Status
@@ -12,10 +12,14 @@ PARTS = ("em", "cover_em", "f1", "format", "searches")
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
-    """Means over rollouts: reward, its parts, response length in tokens, and how responses ended. A metric without a value is absent."""
+    """Means over rollouts: reward (of those that were judged), its parts, response length in tokens, and how responses ended.
+
+    A metric without a value is absent.
+    """
     if not rollouts:
         return {}
-    found = {"reward": fmean(r.score.total for r in rollouts)}
+    judged = [r.score.total for r in rollouts if not isnan(r.score.total)]
+    found = {"reward": fmean(judged)} if judged else {}
     found |= {part: fmean(r.score.parts[part] for r in rollouts) for part in PARTS}
     found["response_tokens"] = fmean(len(r.ids) for r in rollouts)
     found["truncated"] = fmean(r.status is Status.TRUNCATED for r in rollouts)

@@ -108,9 +108,7 @@ class SearchRL(L.LightningModule):
         self.steps_done = step
         self.cursor += self.config.train.questions
         published = time.perf_counter()
-        judged = {(r.group, r.sample): r for r in collected.kept}  # by the label that they were trained with
-        rollouts = [judged.get((r.group, r.sample), r) for r in collected.rollouts]
-        everyone, trained = ranks.gathered(rollouts), ranks.gathered(kept)
+        everyone, trained = ranks.gathered(collected.rollouts), ranks.gathered(kept)
         tokens = sum(sum(r.sampled) for r in everyone)
         metrics |= rollout_metrics(everyone, "train") | group_metrics(trained, "rollout") | collected.metrics
         metrics |= engine_metrics(everyone, "engine") | self.agent.loop.engine.figures(step)
@@ -125,7 +123,7 @@ class SearchRL(L.LightningModule):
         }
         if self.config.train.pipeline:
             metrics |= {"rollout/staleness": float(late), "time/wait_s": settled - updated}
-        self.last = StepResult(metrics=metrics, rollouts=rollouts, advantages=dict(ranks.gathered(list(_by_rollout(experience).items()))))
+        self.last = StepResult(metrics=metrics, rollouts=collected.rollouts, advantages=dict(ranks.gathered(list(_by_rollout(experience).items()))))
 
     def _sample_ahead(self) -> None:
         """Begin with the next step's rollouts, where there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -13,14 +14,13 @@ from ssrl.types import Rollout
 
 
 def relabelled(
-    groups: Sequence[Sequence[Rollout]], reward: Reward, *, normalizer: str, min_share: float, train: int
+    groups: Sequence[Sequence[Rollout]], reward: Reward, *, normalizer: str, min_share: float
 ) -> tuple[list[list[Rollout]], dict[str, float]]:
     """Groups scored against their majority's answer; those without one, or whose majority is too small, are left out.
 
     Args:
         groups: all rollouts of a question vote.
         min_share: smallest share of the votes that a label needs.
-        train: rollouts of a group that are kept, its first ones.
 
     Returns:
         The groups, whose scores have a part `label_em` beside the parts by gold, and sums for `vote_metrics`.
@@ -33,12 +33,17 @@ def relabelled(
         sums["shares"] += vote.share
         if vote.label is None or vote.share < min_share:
             continue
-        members = [_against(r, vote.label, reward) for r in group[:train]]
+        members = [_against(r, vote.label, reward) for r in group]
         sums["labels"] += 1
         sums["label_right"] += em(vote.label, group[0].question.answers, normalizer)
         sums["reward_right"] += fmean(r.score.parts["label_em"] == r.score.parts["em"] for r in members)
         kept.append(members)
     return kept, sums
+
+
+def unjudged(rollout: Rollout) -> Rollout:
+    """What gold answers would give it is no reward of a run that does not learn from them; the parts stay, for the log."""
+    return replace(rollout, score=replace(rollout.score, total=math.nan))
 
 
 def vote_metrics(sums: dict[str, float]) -> dict[str, float]:

@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,12 @@ def test_a_record_holds_the_rollout_token_by_token(make_rollout):
 def test_a_rollout_without_a_score_is_recorded(make_rollout):
     item = record(replace(make_rollout(), score=None), TEXTS, step=0)
     assert (item["reward"], item["answer"], item["parts"], item["advantage"]) == (None, None, {}, None)
+
+
+def test_a_rollout_that_nothing_judged_is_recorded_without_a_reward(make_rollout):
+    rollout = make_rollout()
+    item = record(replace(rollout, score=replace(rollout.score, total=math.nan)), TEXTS, step=0)
+    assert (item["reward"], item["answer"]) == (None, "Nairobi")
 
 
 def test_as_many_texts_as_tokens_are_demanded(make_rollout):
