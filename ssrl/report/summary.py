@@ -16,6 +16,7 @@ METRICS: dict[str, tuple[str, bool | None, int]] = {
     "format": ("Format score", True, 3),
     "searches": ("Searches per rollout", None, 2),
     "response_tokens": ("Response length (tokens)", None, 1),
+    "document_tokens": ("Documents of the engine (tokens)", None, 1),
     "answered": ("Share with an answer", True, 3),
     "truncated": ("Share cut by the token budget", False, 3),
     "em_with_search": ("Exact match of rollouts that search", True, 3),

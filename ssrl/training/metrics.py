@@ -6,22 +6,25 @@ from collections.abc import Mapping, Sequence
 from math import ceil, isnan
 from statistics import fmean
 
-from ssrl.types import Rollout, Status
+from ssrl.types import Rollout, Source, Status
 
 PARTS = ("em", "cover_em", "f1", "format", "searches")
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
-    """Means over rollouts: reward (of those that were judged), its parts, response length in tokens, and how responses ended.
+    """Means over rollouts: reward (of those that were judged), its parts, lengths in tokens, and how responses ended.
 
-    A metric without a value is absent.
+    response_tokens: without what an engine wrote; document_tokens: what it wrote, wrappers included. A metric without a value is absent.
     """
     if not rollouts:
         return {}
     judged = [r.score.total for r in rollouts if not isnan(r.score.total)]
     found = {"reward": fmean(judged)} if judged else {}
     found |= {part: fmean(r.score.parts[part] for r in rollouts) for part in PARTS}
-    found["response_tokens"] = fmean(len(r.ids) for r in rollouts)
+    documents = [sum(source is Source.ENGINE for source in r.sources) for r in rollouts]
+    found["response_tokens"] = fmean(len(r.ids) - read for r, read in zip(rollouts, documents, strict=True))
+    if any(documents):
+        found["document_tokens"] = fmean(documents)
     found["truncated"] = fmean(r.status is Status.TRUNCATED for r in rollouts)
     found["answered"] = fmean(r.score.answer is not None for r in rollouts)
     searching = [r.score.parts["em"] for r in rollouts if r.score.parts["searches"] > 0]

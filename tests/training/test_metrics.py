@@ -1,9 +1,11 @@
 """Figures of rollouts, of engines and of updates."""
 
+from dataclasses import replace
+
 import pytest
 
-from ssrl.training.metrics import engine_metrics, means, percentile
-from ssrl.types import Block, Question, Rollout, Search, SearchResult, SearchStatus, Source, Status
+from ssrl.training.metrics import PARTS, engine_metrics, means, percentile, rollout_metrics
+from ssrl.types import Block, Question, Rollout, Score, Search, SearchResult, SearchStatus, Source, Status
 
 
 def test_a_mean_is_over_the_updates_that_have_the_metric():
@@ -15,6 +17,19 @@ def rollout(*searches):
     return Rollout(
         question=Question(id="q", text="Why?", answers=("so",)), group="g", sample=0, prompt_ids=(1,), ids=(2,), sources=(Source.POLICY,),
         blocks=(Block.OUTSIDE,), turns=(0,), logprobs=(0.0,), trained=(True,), segments=(), status=Status.ENDED, searches=searches)  # fmt: skip
+
+
+def test_documents_are_no_part_of_the_length_of_a_response():
+    def reading(*sources):
+        n = len(sources)
+        return replace(
+            rollout(), ids=(2,) * n, sources=sources, blocks=(Block.OUTSIDE,) * n, turns=(0,) * n, logprobs=(0.0,) * n, trained=(False,) * n,
+            score=Score(total=0.0, parts=dict.fromkeys(PARTS, 0.0), answer=None))  # fmt: skip
+
+    template, policy, engine = Source.TEMPLATE, Source.POLICY, Source.ENGINE
+    found = rollout_metrics([reading(template, policy, engine, engine, engine, policy), reading(policy)], "train")
+    assert (found["train/response_tokens"], found["train/document_tokens"]) == (2.0, 1.5)
+    assert "train/document_tokens" not in rollout_metrics([reading(policy)], "train")
 
 
 def asked(status=SearchStatus.OK, latency_s=1.0, cached=False, truncated=False):
@@ -51,7 +66,5 @@ def test_the_percentile_is_the_smallest_value_that_the_share_does_not_exceed(sha
 
 
 def test_a_search_that_was_not_made_for_want_of_turns_was_not_left_to_the_policy():
-    from dataclasses import replace
-
     ended = replace(rollout(asked(), Search(query="one too many")), status=Status.OUT_OF_TURNS)
     assert engine_metrics([ended], "engine")["engine/saved_frac"] == 0
