@@ -16,7 +16,7 @@ from ssrl.algo.covariance import SELECTIONS, token_keys
 from ssrl.algo.credit import Batch, assign
 from ssrl.algo.kl import ESTIMATORS, Coefficient
 from ssrl.algo.loss import policy_loss
-from ssrl.algo.tokens import Objective, Tokens
+from ssrl.algo.tokens import LOG_RATIO_LIMIT, Objective, Tokens
 from ssrl.algo.value import explained_variance, value_loss
 from ssrl.config import Config
 from ssrl.policy.critic import Critic
@@ -64,11 +64,11 @@ class Learner:
         """
         a = self.config.algo
         self.objective = replace(self.objective, kl_coef=self.coefficient.value if a.kl == "loss" else 0.0)
-        experience, found = self._experience(layout, rewards)
+        experience, parts, found = self._experience(layout, rewards)
         results = [
             self._update(experience, part, (step, epoch, k), optimise)
             for epoch in range(a.epochs)
-            for k, part in enumerate(self._mini_batches(layout))
+            for k, part in enumerate(parts)
         ]
         metrics = means(results) | found
         if a.kl != "none" and a.kl_target is not None:
@@ -85,56 +85,60 @@ class Learner:
         needed = kl or a.whiten or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
         return self.config.train.skip_no_signal and not needed
 
-    def _mini_batches(self, layout: Layout) -> list[list[int]]:
-        """Indices of the rollouts of each update of a pass."""
-        return mini_batches((layout.numbers // asked_of_each(self.config)).tolist(), self.config.algo.updates)
-
-    def _part(self, layout: Layout, indices: Sequence[int], keep: Sequence[bool] | None = None) -> Part:
-        return layout.part(indices, row_tokens=self.config.trainer.row_tokens, share_prompt=self.config.trainer.share_prompt, keep=keep)
-
     # Before the updates
 
-    def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, dict[str, float]]:
-        """Advantages of all tokens, and the log-probabilities and values that the updates compare with."""
+    def _experience(self, layout: Layout, rewards: Tensor) -> tuple[Experience, list[Part], dict[str, float]]:
+        """Advantages of all tokens, what each update computes, and the log-probabilities and values that the updates compare with.
+
+        All passes read the rows of the updates: in low precision, what a token is packed with changes its numbers.
+        """
         a, found = self.config.algo, {}
+        batch = Batch(
+            rewards=rewards.to(layout.device), groups=layout.groups, rollout=layout.rollout, kl_coef=self.coefficient.value, gamma=a.gamma, lam=a.lam)  # fmt: skip
+        credit = assign(a.advantage, batch, whitened=False, total=self._total) if self.skips_no_signal else None  # of rewards alone
+        parts = self._parts(layout, None if credit is None else credit.advantages)
         everything = a.kl == "reward" or a.epochs > 1 or self.selects is not None or not self.config.trainer.skip_old_pass
-        # else the ratio is 1 in the first update, which then needs no pass
-        compared = range(len(layout.rollouts)) if everything else [i for part in self._mini_batches(layout)[1:] for i in part]
-        old = self._pass(self._part(layout, sorted(compared)), self._logprobs)
-        whole = self._part(layout, range(len(layout.rollouts))) if a.kl == "reward" or self.critic is not None else None
+        old = self._pass(layout, parts if everything else parts[1:], self._logprobs)  # the first update's own ratio is 1
         kl = None
         if a.kl == "reward" and self.coefficient.value:
-            kl = ESTIMATORS[a.kl_estimator](old, self._pass(whole, self._reference_logprobs))
+            kl = ESTIMATORS[a.kl_estimator](old, self._pass(layout, parts, self._reference_logprobs))
             found["loss/kl"] = self._mean(kl)
-        values = self._pass(whole, self._values) if self.critic is not None else None
-        batch = Batch(
-            rewards=rewards.to(layout.device), groups=layout.groups, rollout=layout.rollout, kl=kl, kl_coef=self.coefficient.value,
-            values=values, gamma=a.gamma, lam=a.lam)  # fmt: skip
-        credit = assign(a.advantage, batch, whitened=a.whiten, total=self._total)
+        values = self._pass(layout, parts, self._values) if self.critic is not None else None
+        if credit is None:
+            credit = assign(a.advantage, replace(batch, kl=kl, values=values), whitened=a.whiten, total=self._total)
         if values is not None:
             explained = explained_variance(values, credit.returns, self._total)
             found |= {"critic/value_mean": self._mean(values)} | ({} if explained is None else {"critic/explained_variance": explained})
-        return Experience(layout=layout, advantages=credit.advantages, old_logp=old, values=values, returns=credit.returns), found
+        return Experience(layout=layout, advantages=credit.advantages, old_logp=old, values=values, returns=credit.returns), parts, found
+
+    def _parts(self, layout: Layout, advantages: Tensor | None) -> list[Part]:
+        """The rows of each mini-batch. `advantages` [M]: rollouts without any are left out; None: all are computed."""
+        t, keep = self.config.trainer, None
+        if advantages is not None:
+            keep = (torch.zeros(len(layout.rollouts), device=layout.device).index_add(0, layout.rollout, advantages.abs()) > 0).tolist()
+        return [
+            layout.part(indices, row_tokens=t.row_tokens, share_prompt=t.share_prompt, keep=None if keep is None else [keep[i] for i in indices])
+            for indices in mini_batches((layout.numbers // asked_of_each(self.config)).tolist(), self.config.algo.updates)
+        ]
 
     @torch.no_grad()
-    def _pass(self, part: Part, of_row: Callable[[Row], Tensor]) -> Tensor:
-        """[M of the layout] what `of_row` gives for the trained tokens of the part's rollouts, NaN elsewhere."""
+    def _pass(self, layout: Layout, parts: Sequence[Part], of_row: Callable[[Row], Tensor]) -> Tensor:
+        """[M of the layout] what `of_row` gives for the trained tokens in the parts' rows, NaN elsewhere."""
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
-        out = torch.full((len(part.layout.rollout),), float("nan"), device=part.layout.device)
-        count = int(ranks.largest(float(len(part.rows)), part.layout.device))  # sharded weights are gathered by all processes together
-        for row in part.rows:
-            out[part.of(row)] = of_row(row)
-        for _ in range(count - len(part.rows)):
-            of_row(_filler_row(part.layout.device))
+        out = torch.full((len(layout.rollout),), float("nan"), device=layout.device)
+        rows = [(part.of(row), row) for part in parts for row in part.rows]
+        for at, row in rows:
+            out[at] = of_row(row)
+        for _ in range(int(ranks.largest(float(len(rows)), layout.device)) - len(rows)):  # all processes gather sharded weights together
+            of_row(_filler_row(layout.device))
         return out
 
     # One update
 
-    def _update(self, e: Experience, indices: Sequence[int], name: tuple[int, int, int], optimise: Step) -> dict[str, float]:
+    def _update(self, e: Experience, part: Part, name: tuple[int, int, int], optimise: Step) -> dict[str, float]:
         a, layout = self.config.algo, e.layout
-        part = self._part(layout, indices, self._signalled(e, indices))
         self.part = part
-        tokens, rollouts = ranks.total([float(part.lengths.sum()), float(len(indices))], layout.device)
+        tokens, rollouts = ranks.total([float(part.lengths.sum()), float(len(part.indices))], layout.device)
         weights = torch.zeros(len(layout.rollouts), device=layout.device)
         weights[part.indices] = AGGREGATES[a.aggregate](
             part.lengths, total_tokens=int(tokens), total_rollouts=int(rollouts),
@@ -158,18 +162,11 @@ class Learner:
 
         return _normalised(optimise(losses(), len(part.rows)))
 
-    def _signalled(self, e: Experience, indices: Sequence[int]) -> list[bool] | None:
-        """[P] which rollouts have any advantage, where leaving out the others changes nothing; None: all must be computed."""
-        if not self.skips_no_signal:
-            return None
-        signalled = torch.zeros(len(e.layout.rollouts), device=e.layout.device).index_add(0, e.layout.rollout, e.advantages.abs()) > 0
-        return signalled[torch.tensor(list(indices), dtype=torch.long, device=e.layout.device)].tolist()
-
     def _selected(self, e: Experience, part: Part, name: tuple[int, int, int]) -> Tensor:
         """[M of the layout] bool: the tokens of the mini-batch that a covariance rule acts on, by one threshold over all processes."""
         _, epoch, k = name
         layout, at = e.layout, part.tokens()
-        now = e.old_logp if epoch == k == 0 else self._pass(part, self._logprobs)
+        now = e.old_logp if epoch == k == 0 else self._pass(layout, [part], self._logprobs)
         tokens = Tokens(
             logp=now[at], old_logp=e.old_logp[at], advantages=e.advantages[at], weights=torch.zeros_like(now[at]), rollout=layout.rollout[at], share=0.0)  # fmt: skip
         selected = torch.zeros(len(layout.rollout), dtype=torch.bool, device=layout.device)
@@ -196,12 +193,16 @@ class Learner:
         gap = old - row.sampled_logp  # NaN where the sampler gave none (mask=none trains engine tokens too)
         known = t.share * ~gap.isnan()
         gap = gap.nan_to_num()
+        ratio = gap.clamp(max=LOG_RATIO_LIMIT).exp()
+        outside = (ratio < 1 - a.clip_low) | (ratio > 1 + a.clip_high)
         return loss, metrics | {
             "sum/weight": torch.tensor(t.share * len(logp)),
             "sum/entropy": (t.share * entropy.detach()).sum(),
             "sum/known": known.sum(),
-            "sum/mismatch_k1": (-known * gap).sum(),
-            "sum/mismatch_abs": (known * gap.abs()).sum(),
+            "sum/mismatch/k1": (-known * gap).sum(),
+            "sum/mismatch/k3": (known * ESTIMATORS["k3"](-gap, torch.zeros_like(gap))).sum(),
+            "sum/mismatch/mean_abs": (known * gap.abs()).sum(),
+            "sum/mismatch/frac_outside": (known * outside).sum(),
             "sum/tokens": torch.tensor(float(len(logp) if t.share else 0)),
             "sum/inputs": torch.tensor(len(row.ids)),
         }
@@ -254,8 +255,7 @@ def _normalised(sums: dict[str, Any]) -> dict[str, float]:
     if weight := sums.get("sum/weight", 0.0):
         found["train/entropy"] = sums["sum/entropy"] / weight
     if known := sums.get("sum/known", 0.0):
-        found["mismatch/k1"] = sums["sum/mismatch_k1"] / known
-        found["mismatch/mean_abs"] = sums["sum/mismatch_abs"] / known
+        found |= {name.removeprefix("sum/"): value / known for name, value in sums.items() if name.startswith("sum/mismatch/")}
     return found | {"train/trained_tokens": sums.get("sum/tokens", 0.0), "train/input_tokens": sums.get("sum/inputs", 0.0)}
 
 

@@ -1,5 +1,9 @@
 """Every way of saving work in an update gives the loss and the gradient of the plain computation: all sequences padded, all logits at once."""
 
+import itertools
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -191,7 +195,50 @@ def test_the_work_that_is_saved_is_not_done():
     assert passes(plain) == [("policy", whole - flat)]  # no old pass, no reference, no group without a signal
     assert passes([*plain, "train.skip_no_signal=false"]) == [("policy", whole)]
     assert passes([*plain, "trainer.share_prompt=false"]) == [("policy", whole - flat + repeated)]
-    assert passes([*plain, "trainer.skip_old_pass=false"]) == [("policy", whole), ("policy", whole - flat)]
+    assert passes([*plain, "trainer.skip_old_pass=false"]) == [("policy", whole - flat)] * 2
     assert passes(["algo=grpo", "algo.kl=loss", "algo.kl_coef=0"]) == [("policy", whole - flat)]
     assert passes(["algo=grpo", "algo.kl=loss", "algo.kl_coef=0.1"]) == [("policy", whole), ("reference", whole)]
 
+
+
+@pytest.mark.parametrize("words", [["algo.kl=none"], ["algo.kl=none", "train.skip_no_signal=false"], ["algo.kl=reward", "algo.advantage=group_mean"]])
+def test_log_probabilities_before_the_updates_are_those_of_the_very_rows_of_the_updates(words):
+    config = configured([*words, "algo=grpo", "algo.updates=2", "algo.epochs=2", "trainer.row_tokens=40", "train.questions=3"])
+    model, reference, critic = parts("llama", config, config.model.attention)
+    read = []
+    model.get_decoder().register_forward_pre_hook(lambda module, args, kwargs: read.append(kwargs["input_ids"].tolist()), with_kwargs=True)
+    rollouts, rewards = batch()
+
+    def optimise(losses, rows):
+        for _ in range(rows):
+            next(losses)
+        return {}
+
+    Learner(config, model, reference, critic).learn(Layout.of(rollouts, range(len(rollouts)), torch.device("cpu")), rewards, 1, optimise)
+    first = read[: len(read) // 3]
+    assert len(first) > 2 and read == first * 3  # once before, and in each of two epochs
+
+
+def test_the_mismatch_with_the_sampler_by_hand():
+    model, *_ = parts("llama", config := configured(["algo=grpo", "algo.kl=none", "train.skip_no_signal=false"]), "sdpa")
+    rollouts, rewards = batch()
+    with torch.no_grad():
+        now = logprobs(model, rollouts)[0]
+    gaps = itertools.cycle([math.log(2), math.log(2), -math.log(2), 0.0, math.nan])  # policy less sampler; the last is of a token that nobody sampled
+    told = [[float(x) - next(gaps) for x in each] for each in now]
+    for i, each in enumerate(told):
+        values = iter(each)
+        rollouts[i] = replace(rollouts[i], logprobs=tuple(next(values) if x else math.nan for x in rollouts[i].trained))
+    assert sum(map(len, told)) == 50  # ten of each gap
+
+    def optimise(losses, rows):
+        found = [next(losses)[1] for _ in range(rows)]
+        return {name: sum(float(each[name]) for each in found) for name in found[0]}
+
+    metrics, _ = Learner(config, model, None, None).learn(Layout.of(rollouts, range(len(rollouts)), torch.device("cpu")), rewards, 1, optimise)
+    assert {name: metrics[f"mismatch/{name}"] for name in ("k1", "k3", "mean_abs", "frac_outside")} == {
+        "k1": pytest.approx(-math.log(2) * 10 / 40, abs=1e-4),
+        "k3": pytest.approx((20 * (1 - math.log(2)) + 10 * (math.log(2) - 0.5)) / 40, abs=1e-4),
+        "mean_abs": pytest.approx(30 * math.log(2) / 40, abs=1e-4),
+        "frac_outside": pytest.approx(30 / 40, abs=1e-4),
+    }
