@@ -56,7 +56,7 @@ class Learner:
         self.part: Part | None = None  # of the last update, for a look at one that failed
 
     def learn(self, layout: Layout, rewards: Tensor, step: int, optimise: Step) -> tuple[dict[str, float], Experience]:
-        """All optimiser steps of one batch; the metrics are their means.
+        """All optimiser steps of one batch; the metrics are their means. A mini-batch of which no process has a rollout makes none.
 
         Args:
             rewards: [R] float64.
@@ -139,6 +139,8 @@ class Learner:
         a, layout = self.config.algo, e.layout
         self.part = part
         tokens, rollouts = ranks.total([float(part.lengths.sum()), float(len(part.indices))], layout.device)
+        if not rollouts:  # a step would be one of momentum and weight decay alone, and count in the warm-up
+            return {}
         weights = torch.zeros(len(layout.rollouts), device=layout.device)
         weights[part.indices] = AGGREGATES[a.aggregate](
             part.lengths, total_tokens=int(tokens), total_rollouts=int(rollouts),

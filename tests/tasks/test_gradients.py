@@ -108,7 +108,7 @@ def test_when_every_engine_call_failed_nothing_is_learned_and_nothing_breaks(run
     run = EpisodeLoop.run
     failed = lambda *args, **kwargs: [dataclasses.replace(r, status=Status.FAILED) for r in run(*args, **kwargs)]  # noqa: E731
     monkeypatch.setattr(EpisodeLoop, "run", failed)
-    folder = runs.run("train.steps=2", "train.weight_decay=0", "algo.updates=2")
+    folder = runs.run("train.steps=2", "train.lr=0.1", "train.weight_decay=0.1", "algo.updates=2")
     assert [row["rollout/dropped"] for row in folder.metrics() if "train/reward" in row] == [8, 8]
     first = load_model("random:tiny").model.state_dict()
     assert all(torch.equal(value, first[name.removeprefix("policy.")]) for name, value in runs.weights(folder).items())

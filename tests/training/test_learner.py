@@ -201,6 +201,21 @@ def test_the_work_that_is_saved_is_not_done():
 
 
 
+def test_a_mini_batch_that_no_process_has_a_rollout_of_makes_no_step():
+    config = configured(["algo=grpo", "algo.kl=none", "algo.updates=2", "train.skip_no_signal=false"])
+    rollouts, rewards = batch()
+    steps = []
+
+    def optimise(losses, rows):
+        steps.append(rows)
+        return {"train/lr": 0.5}
+
+    model, *_ = parts("llama", config, "sdpa")
+    numbers = [number + 3 * (number // 3) for number in range(9)]  # the groups 0, 2 and 4, all of the first mini-batch
+    metrics, _ = Learner(config, model, None, None).learn(Layout.of(rollouts, numbers, torch.device("cpu")), rewards, 1, optimise)
+    assert len(steps) == 1 and steps[0] > 0 and metrics["train/lr"] == 0.5
+
+
 @pytest.mark.parametrize("words", [["algo.kl=none"], ["algo.kl=none", "train.skip_no_signal=false"], ["algo.kl=reward", "algo.advantage=group_mean"]])
 def test_log_probabilities_before_the_updates_are_those_of_the_very_rows_of_the_updates(words):
     config = configured([*words, "algo=grpo", "algo.updates=2", "algo.epochs=2", "trainer.row_tokens=40", "train.questions=3"])
