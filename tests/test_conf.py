@@ -105,6 +105,10 @@ def test_the_published_values_are_those_of_the_sheet():
     assert (config.eval.temperature, config.eval.every) == (0.0, 16)
 
 
+def test_search_r1_and_zerosearch_have_the_published_entropy_bonus_which_ssrl_has_not():
+    assert [compose(f"experiment={name}").algo.entropy_coef for name in ("search_r1", "zerosearch", "ssrl")] == [0.001, 0.001, 0]
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_what_is_typed_wins_over_an_experiment(experiment):
     typed = {"reward": "f1", "model": "tiny", "data": "nq", "prompt": "r1", "rollout.n": "3", "train.steps": "7"}
