@@ -168,7 +168,8 @@ def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tens
         uniform: [B] float64 numbers in [0, 1), one a row.
 
     Returns:
-        [B] token ids. Top-k and top-p leave the smallest set of most likely tokens that satisfies both; ties go to the lower id.
+        [B] token ids. Top-k leaves the most likely tokens, and of these, their probabilities renormalised as in vLLM, top-p the smallest set
+        that reaches it; ties go to the lower id.
     """
     greedy = torch.tensor([x.temperature == 0 for x in samplings], device=logp.device)
     top_k = torch.tensor([x.top_k or logp.shape[1] for x in samplings], device=logp.device)
@@ -177,7 +178,9 @@ def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tens
     if bool((top_p < 1).any() or (top_k < logp.shape[1]).any()):
         ranked, order = probability.sort(dim=-1, descending=True, stable=True)
         before = ranked.cumsum(-1) - ranked
-        dropped = (before >= top_p[:, None]) | (torch.arange(logp.shape[1], device=logp.device) >= top_k[:, None])
+        beyond = torch.arange(logp.shape[1], device=logp.device) >= top_k[:, None]
+        mass = torch.where(top_k < logp.shape[1], ranked.masked_fill(beyond, 0.0).sum(-1), 1.0)
+        dropped = (before >= (top_p * mass)[:, None]) | beyond
         dropped[:, 0] = False
         probability = torch.zeros_like(probability).scatter(1, order, ranked.masked_fill(dropped, 0.0))
     if bool(greedy.all()):

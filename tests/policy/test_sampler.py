@@ -206,14 +206,23 @@ def test_no_request_is_no_work(sampler):
 
 
 def allowed(probabilities, top_k, top_p):
-    """The smallest set of most likely tokens that satisfies both, one by one."""
+    """The top_k most likely tokens, and of these the fewest that make up top_p of what they have together, one by one."""
+    likely = sorted(range(len(probabilities)), key=lambda t: (-probabilities[t], t))[: top_k or None]
+    whole = sum(probabilities[token] for token in likely)
     kept, mass = [], 0.0
-    for token in sorted(range(len(probabilities)), key=lambda t: (-probabilities[t], t)):
-        if kept and (mass >= top_p or (top_k and len(kept) >= top_k)):
+    for token in likely:
+        if kept and mass >= top_p * whole:
             break
         kept.append(token)
         mass += probabilities[token]
     return set(kept)
+
+
+def test_top_p_acts_on_what_top_k_has_left_as_in_vllm():
+    logp = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().expand(100, -1)
+    uniform = torch.arange(100, dtype=torch.float64) / 100
+    assert set(choose(logp, [Sampling(top_k=2, top_p=0.5)] * 100, uniform).tolist()) == {0}  # 0.4 of 0.7; 0.4 of 1 would not be enough
+    assert set(choose(logp, [Sampling(top_p=0.5)] * 100, uniform).tolist()) == {0, 1}
 
 
 def test_choose_never_leaves_the_allowed_set_and_reaches_all_of_it():
