@@ -15,6 +15,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from ssrl.errors import UserError
 
 ATTENTION = "ssrl_shared_prefix"
+_PLAIN_LOGITS = {"logits_scaling": 1, "logit_scale": 1, "final_logit_softcapping": None}  # of a config that leaves them as they are
 _GROW = 128  # positions that are reserved at a time, so that a large budget costs memory only where it is used
 
 
@@ -112,10 +113,11 @@ def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positio
 
 
 def check_supported(model: PreTrainedModel) -> None:
-    """Packed rows, and sampling in process, need full causal attention in every layer and transformers' attention interface.
+    """Packed rows, and sampling in process, need full causal attention in every layer, transformers' attention interface, and logits that are
+    what the output layer gives.
 
     Raises:
-        UserError: this model has another.
+        UserError: this model has others.
     """
     config = model.config
     windowed = getattr(config, "sliding_window", None)
@@ -125,5 +127,11 @@ def check_supported(model: PreTrainedModel) -> None:
     if kinds != {"full_attention"}:
         raise UserError(
             f"a policy must have full attention in every layer; {config.model_type} has {', '.join(sorted(kinds))}; "
+            "use a Llama, Qwen2 or Qwen3 model"
+        )
+    changed = [f"{key}={value}" for key, plain in _PLAIN_LOGITS.items() if (value := getattr(config, key, plain)) not in (plain, None)]
+    if changed:
+        raise UserError(
+            f"a policy's logits must be what its output layer gives; {config.model_type} changes them ({', '.join(changed)}); "
             "use a Llama, Qwen2 or Qwen3 model"
         )

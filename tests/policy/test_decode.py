@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BloomConfig, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    CohereConfig,
+    Gemma2Config,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+)
 
 from ssrl.errors import UserError
 from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
@@ -75,3 +84,21 @@ def test_a_model_whose_attention_cannot_be_exchanged_is_refused():
     model = make(BloomConfig(vocab_size=31, hidden_size=16, n_layer=1, n_head=2))
     with pytest.raises(UserError, match="bloom has an attention that cannot be exchanged"):
         check_supported(model)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (GraniteConfig(**SIZES, logits_scaling=8.0), r"granite changes them \(logits_scaling=8.0\)"),
+        (CohereConfig(**SIZES, eos_token_id=1, bos_token_id=2), r"cohere changes them \(logit_scale=0.0625\)"),
+        (LlamaConfig(**SIZES, final_logit_softcapping=30.0), r"llama changes them \(final_logit_softcapping=30.0\)"),
+    ],
+)
+def test_a_model_that_scales_its_logits_is_refused(config, said):
+    with pytest.raises(UserError, match=said):
+        check_supported(make(config))
+
+
+def test_a_model_whose_scales_are_one_is_served():
+    check_supported(make(GraniteConfig(**SIZES, logits_scaling=1.0)))
+    check_supported(make(CohereConfig(**SIZES, logit_scale=1.0, eos_token_id=1, bos_token_id=2)))
