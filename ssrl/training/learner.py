@@ -65,11 +65,7 @@ class Learner:
         a = self.config.algo
         self.objective = replace(self.objective, kl_coef=self.coefficient.value if a.kl == "loss" else 0.0)
         experience, parts, found = self._experience(layout, rewards)
-        results = [
-            self._update(experience, part, (step, epoch, k), optimise)
-            for epoch in range(a.epochs)
-            for k, part in enumerate(parts)
-        ]
+        results = [self._update(experience, part, (step, epoch, k), optimise) for epoch in range(a.epochs) for k, part in enumerate(parts)]
         metrics = means(results) | found
         if a.kl != "none" and a.kl_target is not None:
             metrics["train/kl_coef"] = self.coefficient.value

@@ -24,7 +24,10 @@ def test_estimators_stay_finite_however_far_the_policies_are_apart(dtype, estima
 
 @pytest.mark.parametrize(
     ("d", "value", "slope"),  # slope: by d, exp(d) - 1
-    [(0.0, 0.0, 0.0), (2.0, 4.389056, 6.389056), (2.6, 9.863738, 12.463738), (3.0, 10.0, 0.0), (-10.5, 9.500028, -0.999972), (-11.5, 10.0, 0.0), (50.0, 10.0, 0.0)],
+    [
+        (0.0, 0.0, 0.0), (2.0, 4.389056, 6.389056), (2.6, 9.863738, 12.463738), (3.0, 10.0, 0.0),
+        (-10.5, 9.500028, -0.999972), (-11.5, 10.0, 0.0), (50.0, 10.0, 0.0),
+    ],
 )
 def test_k3_is_limited_by_its_value_and_not_by_how_far_the_policies_are_apart(d, value, slope):
     reference = torch.tensor([d - 1.0], requires_grad=True)

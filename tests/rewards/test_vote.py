@@ -24,7 +24,10 @@ def test_the_majority_of_normalised_answers_wins(answers, vote):
     assert majority(answers, "squad") == vote
 
 
-@given(st.lists(st.sampled_from(["The 東", "東", "A", "a ", "–", "the", "Ａ", "²", None, ""]) | st.text(max_size=4), min_size=1, max_size=8), st.sampled_from(["squad", "unicode"]))
+@given(
+    st.lists(st.sampled_from(["The 東", "東", "A", "a ", "–", "the", "Ａ", "²", None, ""]) | st.text(max_size=4), min_size=1, max_size=8),
+    st.sampled_from(["squad", "unicode"]),
+)
 def test_exact_match_takes_the_label_for_right_wherever_it_was_voted_for(answers, normalizer):
     vote = majority(answers, normalizer)
     right = sum(em(answer, (vote.label,), normalizer) for answer in answers) if vote.label is not None else 0.0

@@ -61,7 +61,8 @@ def test_a_group_without_answers_or_with_too_small_a_majority_is_left_out():
 
 
 def test_whoever_is_not_trained_is_judged_by_the_label_too_and_where_there_is_none_nobody_is():
-    labelled, split, failed = group("7/0", "gold", "wrong", "wrong", "gold"), group("7/1", "gold", "gold", "other", None), group("7/2", "gold", *["wrong"] * 3)
+    labelled, split = group("7/0", "gold", "wrong", "wrong", "gold"), group("7/1", "gold", "gold", "other", None)
+    failed = group("7/2", "gold", "wrong", "wrong", "wrong")
     failed[0] = replace(failed[0], status=Status.FAILED)
     config = configured(["reward.label=majority", "reward.votes=3", "reward.min_share=0.5", "rollout.n=2"])
     collector = Collector(config, SimpleNamespace(reward=REWARD))
