@@ -61,8 +61,8 @@ class Validator(L.Callback):
         self.agent = agent
         self.recorder, self.sets, self.every, self.sampling, self.keep, self.best = recorder, sets, every, sampling, keep, best
 
-    def on_train_start(self, trainer: L.Trainer, module: SearchRL) -> None:
-        if module.steps_done == 0:
+    def on_train_epoch_start(self, trainer: L.Trainer, module: SearchRL) -> None:
+        if module.steps_done == 0:  # there is one epoch; at `on_train_start` the module has not published yet
             self._run(trainer, module)
 
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
