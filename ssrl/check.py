@@ -211,7 +211,7 @@ def evaluation_needs_questions(config: Config) -> str | None:
 
 
 def updates_need_questions(config: Config) -> str | None:
-    if config.algo.updates > config.train.questions:
+    if config.task == "train" and config.algo.updates > config.train.questions:
         return (
             f"algo.updates={config.algo.updates} is more than train.questions={config.train.questions}: "
             "each update needs at least one question of its own"

@@ -203,6 +203,7 @@ def test_what_is_possible_but_hardly_meant_is_a_note(words, phrase):
         ["task=ask", "question=Who?", "rollout.n=1", "rollout.temperature=0"],
         ["task=eval", "rollout.n=1"],
         ["task=export", "ckpt=runs/a"],
+        ["task=ask", "question=Who?", "algo.updates=16", "train.questions=8"],  # the algorithm of a checkpoint's run, beside other training
     ],
 )
 def test_what_is_possible_passes_without_a_word(words):
