@@ -48,8 +48,10 @@ class Fit:
         _quiet_libraries()
         if config.trainer.threads:
             torch.set_num_threads(config.trainer.threads)
-        self.last_step = 0
         self.last, self.best = checkpoint_path(folder.path, "last"), checkpoint_path(folder.path, "best")
+        self.resume = self.last.exists()
+        self.last_step = read_rest(self.last)["ssrl"]["steps_done"] if self.resume else 0
+        self.trains = self.last_step < config.train.steps  # else only the figures of a run that has done its steps are missing
         self.first = is_first_process()
         self.console = Console()
         self.progress = Progress(self.console, config.train.steps, quiet=not self.first)
@@ -77,9 +79,6 @@ class Fit:
             for name, questions in sets.items():
                 kept[name], over_long[f"{part}/{name}"] = short_enough(agent, questions, limit, f"data.{part}.{name}")
         self.module = SearchRL(c, agent, self._reference(), build_critic(c, loaded))
-        self.resume = self.last.exists()
-        if self.resume:
-            self.last_step = read_rest(self.last)["ssrl"]["steps_done"]
         if self.first:
             self.mirrors = open_mirrors(c.logger.names, self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode)
             self._manifest(over_long)
@@ -154,7 +153,7 @@ class Fit:
             SystemExit: the run was asked to stop; the step that it was in is finished and saved.
         """
         c, weights = self.config, self.best
-        if self.last_step < c.train.steps:
+        if self.trains:
             self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
             self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
         elif self.resume:

@@ -13,7 +13,7 @@ from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
 from ssrl.overrides import command
 from ssrl.processes import is_first_process
-from ssrl.runlog.folder import RunFolder, State
+from ssrl.runlog.folder import RunFolder, RunStatus, State
 from ssrl.runlog.identity import run_folder
 from ssrl.tasks.show import say_finished, show_run
 from ssrl.tasks.sources import Sources, load_sources
@@ -25,11 +25,12 @@ def main(config: Config, overrides: list[str]) -> None:
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
     if not is_first_process():
-        _train(config, sources, folder)
+        if not _finished(config, folder.status()):
+            _train(config, sources, folder)
         return
     with folder.claim():
         status = folder.status()
-        if status and status.state is State.DONE and status.step >= config.train.steps:
+        if _finished(config, status):
             say_finished(folder, "a larger train.steps continues it")
             if not config.table.name:
                 show_run(Console(), folder)
@@ -48,10 +49,16 @@ def _check_launcher(config: Config) -> None:
         )
 
 
+def _finished(config: Config, status: RunStatus | None) -> bool:
+    return status is not None and status.state is State.DONE and status.step >= config.train.steps
+
+
 def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
     from ssrl.tasks.fit import Fit
 
     fit = Fit(config, sources, folder)
+    if not (fit.first or fit.trains):  # training is all that further processes share
+        return
     try:
         fit.prepare()
         if config.eval.before:
