@@ -156,6 +156,7 @@ class Fit:
         if self.trains:
             self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
             self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
+            self.interruption.agreed(self.module.device)  # one process may have been asked during the last save
         elif self.resume:
             self.module.steps_done = self.last_step
             self.module.best = read_rest(self.last)["ssrl"]["best"]
