@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from rich.console import Console
 
 from ssrl.check_trainer import FLEX_ON_CPU
@@ -37,6 +39,8 @@ from ssrl.training.module import SearchRL
 from ssrl.training.progress import Progress
 from ssrl.training.sharding import Sharded
 from ssrl.types import Sampling
+
+_PATIENCE = timedelta(days=1)  # processes that are started at once wait for the first, which measures before training
 
 
 class Fit:
@@ -104,10 +108,9 @@ class Fit:
         guard = Guard(c.guard, self.best, self.progress.say)
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
-        strategy = Sharded(processes=t.devices * t.num_nodes, cuda=device_of(c).type == "cuda") if t.strategy == "fsdp" else t.strategy
         try:
             return L.Trainer(
-                accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy,
+                accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy_of(c),
                 precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
                 enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
                 deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
@@ -196,6 +199,15 @@ class Fit:
         """Let go of the terminal and the mirrors, however the run ended."""
         self.progress.close()
         self.mirrors.close()
+
+
+def strategy_of(config: Config) -> Strategy | str:
+    """How several processes share the work; one alone leaves it to Lightning unless its weights are to be sharded."""
+    t = config.trainer
+    processes = t.devices * t.num_nodes
+    if t.strategy == "fsdp":
+        return Sharded(processes=processes, cuda=device_of(config).type == "cuda", timeout=_PATIENCE)
+    return t.strategy if processes == 1 else DDPStrategy(timeout=_PATIENCE)
 
 
 def _quiet_libraries() -> None:
