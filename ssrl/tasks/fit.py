@@ -195,10 +195,13 @@ class Fit:
         show_run(self.console, self.folder)
         self.progress.say(f"{minutes}:{seconds:02d} minutes in all")
 
-    def close(self) -> None:
-        """Let go of the terminal and the mirrors, however the run ended."""
+    def __enter__(self) -> Fit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let go of the terminal and the mirrors, however the run ended; the mirrors are told whether it did so in good order."""
         self.progress.close()
-        self.mirrors.close()
+        self.mirrors.close(ok=kind is None)
 
 
 def strategy_of(config: Config) -> Strategy | str:

@@ -56,15 +56,12 @@ def _finished(config: Config, status: RunStatus | None) -> bool:
 def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
     from ssrl.tasks.fit import Fit
 
-    fit = Fit(config, sources, folder)
-    if not (fit.first or fit.trains):  # training is all that further processes share
-        return
-    try:
+    with Fit(config, sources, folder) as fit:
+        if not (fit.first or fit.trains):  # training is all that further processes share
+            return
         fit.prepare()
         if config.eval.before:
             fit.measure("before")
         fit.train()
         fit.measure("after")
         fit.finish()
-    finally:
-        fit.close()
