@@ -15,8 +15,9 @@ from ssrl.overrides import command
 from ssrl.processes import is_first_process
 from ssrl.runlog.folder import RunFolder, RunStatus, State
 from ssrl.runlog.identity import run_folder
+from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.show import say_finished, show_run
-from ssrl.tasks.sources import Sources, load_sources
+from ssrl.tasks.sources import Sources, load_sources, refuse_other_content
 
 
 def main(config: Config, overrides: list[str]) -> None:
@@ -26,6 +27,7 @@ def main(config: Config, overrides: list[str]) -> None:
     folder = RunFolder(run_folder(config, fingerprint))
     if not is_first_process():
         if not _finished(config, folder.status()):
+            _refuse_other_content(folder, sources)
             _train(config, sources, folder)
         return
     with folder.claim():
@@ -35,6 +37,7 @@ def main(config: Config, overrides: list[str]) -> None:
             if not config.table.name:
                 show_run(Console(), folder)
             return
+        _refuse_other_content(folder, sources)
         with folder.tracked(command(overrides), step=status.step if status else 0):
             _train(config, sources, folder)
 
@@ -51,6 +54,11 @@ def _check_launcher(config: Config) -> None:
 
 def _finished(config: Config, status: RunStatus | None) -> bool:
     return status is not None and status.state is State.DONE and status.step >= config.train.steps
+
+
+def _refuse_other_content(folder: RunFolder, sources: Sources) -> None:
+    if checkpoint_path(folder.path, "last").exists():  # else it begins anew
+        refuse_other_content(folder.manifest(), sources.manifest)
 
 
 def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
