@@ -211,7 +211,7 @@ def evaluation_needs_questions(config: Config) -> str | None:
 
 
 def updates_need_questions(config: Config) -> str | None:
-    if config.algo.updates > config.train.questions:
+    if config.task == "train" and config.algo.updates > config.train.questions:
         return (
             f"algo.updates={config.algo.updates} is more than train.questions={config.train.questions}: "
             "each update needs at least one question of its own"
@@ -289,6 +289,16 @@ def loggers_are_known(config: Config) -> str | None:
     return None
 
 
+def rollback_needs_validation(config: Config) -> str | None:
+    if config.task != "train" or config.guard.action != "rollback" or (config.eval.every and config.data.val):
+        return None
+    why = "eval.every=0 never validates" if config.data.val else f"data={config.data.name} has no validation set"
+    return (
+        f"guard.action=rollback goes back to the best checkpoint, which validation chooses, but {why}: "
+        f"type {'eval.every=16' if config.data.val else 'data.val.NAME.path=FILE'}, or guard.action=stop"
+    )
+
+
 def truncation_biases(config: Config) -> str | None:
     if config.task == "train" and (config.rollout.top_p < 1 or config.rollout.top_k > 0):
         return "rollout.top_p below 1 or rollout.top_k above 0 samples from another distribution than the one that is trained, which biases the update"
@@ -340,5 +350,6 @@ ERRORS = (
     thinking_comes_first,
     betas_are_two,
     loggers_are_known,
+    rollback_needs_validation,
 )
 NOTES = (*ENGINE_NOTES, *ALGO_NOTES, *ROLLOUT_NOTES, truncation_biases, warmup_outlasts_run, bfloat16_weights_round)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +11,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from ssrl.compose import Composer
-from ssrl.config import TableConfig
+from ssrl.config import Config, TableConfig
 from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
 from ssrl.overrides import command, key_of, values_of, without
-from ssrl.runlog.identity import eval_folder, run_folder
+from ssrl.runlog.identity import eval_folder, run_folder, run_hash
 
 UNTRAINED = "untrained"
+TRAINING = (  # what cannot change the figures of a model before it is trained
+    "recipe", "algo", "train", "guard", "model.lora", "data.train", "data.val", "rollout.n", "eval.every",
+    "reward.label", "reward.votes", "reward.min_share",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,7 @@ class Cell:
     steps: int  # training steps that it has when it is finished; 0: it is an evaluation
     folder: Path
     command: str  # runs this cell alone
+    before: str  # hash over what its figures before training depend on: cells in which it is the same share them
 
 
 def untrained(words: Sequence[str], table: TableConfig) -> list[str] | None:
@@ -83,7 +89,20 @@ def _cell(table: TableConfig, config: DictConfig, words: Sequence[str], flags: S
         steps=0 if evaluates else config.train.steps,
         folder=(eval_folder if evaluates else run_folder)(config, fingerprint),
         command=command([*flags, *sorted((word for word in words if not word.startswith("hydra")), key=lambda word: key_of(word) != "table")]),
+        before=before_hash(config),
     )
+
+
+def before_hash(config: DictConfig) -> str:
+    """A hash over what the figures before training depend on; the engine and the retriever are those of evaluation."""
+    tree, defaults = deepcopy(config), OmegaConf.structured(Config)
+    for part in ("engine", "retriever"):
+        if tree.eval[part].name != "same":
+            tree[part] = tree.eval[part]
+            tree.eval[part] = defaults.eval[part]
+    for key in TRAINING:
+        OmegaConf.update(tree, key, OmegaConf.select(defaults, key), merge=False)
+    return run_hash(tree, fingerprint)
 
 
 def _refuse_namesakes(table: TableConfig, found: Sequence[Cell]) -> None:

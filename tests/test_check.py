@@ -66,6 +66,8 @@ def test_the_published_recipe_passes_with_one_note_on_its_clip():
         (["task=ask", "question=' '"], ["question="]),
         (["task=export"], ["ckpt="]),
         (["rollout.temperature=0"], ["rollout.temperature=0"]),
+        (["guard.action=rollback"], ["data=d", "guard.action=stop"]),
+        (["guard.action=rollback", "data.val.a.path=a.jsonl", "eval.every=0"], ["eval.every=0", "guard.action=stop"]),
         (["algo.updates=300"], ["algo.updates=300", "train.questions=256"]),
         (["trainer.strategy=fsdp", "model.lora.rank=8"], ["trainer.strategy=fsdp", "model.lora.rank=8", "trainer.strategy=ddp"]),
         (["trainer.cpu_offload=true"], ["trainer.cpu_offload=true", "trainer.strategy=auto", "trainer.strategy=fsdp"]),
@@ -203,6 +205,8 @@ def test_what_is_possible_but_hardly_meant_is_a_note(words, phrase):
         ["task=ask", "question=Who?", "rollout.n=1", "rollout.temperature=0"],
         ["task=eval", "rollout.n=1"],
         ["task=export", "ckpt=runs/a"],
+        ["algo.updates=4", "guard.action=rollback", "data.val.a.path=a.jsonl"],
+        ["task=ask", "question=Who?", "algo.updates=16", "train.questions=8"],  # the algorithm of a checkpoint's run, beside other training
     ],
 )
 def test_what_is_possible_passes_without_a_word(words):

@@ -1,14 +1,14 @@
 """Tables as data: which runs they have, and where those lie."""
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from ssrl.app import understand
 from ssrl.compose import Composer
 from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
 from ssrl.runlog.identity import counted, eval_folder, run_folder
-from ssrl.table import UNTRAINED, Cell, cells
+from ssrl.table import UNTRAINED, Cell, before_hash, cells
 
 TABLE = """# @package _global_
 defaults:
@@ -45,8 +45,31 @@ def test_a_cell_lies_where_its_command_alone_would_put_it():
     (evaluated,) = Composer().jobs(["experiment=mini", "seed=1"], multirun=False)
     assert cell.folder == run_folder(trained, fingerprint)
     assert untrained.folder == eval_folder(evaluated, fingerprint)
+    assert untrained.before == cell.before
     assert cells_of(*cell.command.split()[3:])[-1] == cell
     assert cells_of(*untrained.command.split()[3:])[-1].folder == untrained.folder
+
+
+def composed(*words: str) -> DictConfig:
+    (tree,) = Composer().jobs(list(words), multirun=False)
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("word", "shared"),
+    [
+        ("algo=ppo", True), ("train.lr=1e-4", True), ("rollout.n=3", True), ("eval.every=4", True), ("reward.min_share=0.5", True),
+        ("model.path=other", False), ("prompt.prefill=So", False), ("eval.engine.name=none", False), ("reward.outcome=f1", False),
+        ("eval.temperature=1", False),
+    ],
+)  # fmt: skip
+def test_figures_before_training_depend_on_what_the_untrained_model_is_asked_and_how_alone(word, shared):
+    plain, changed = composed("experiment=quickstart"), composed("experiment=quickstart", word)
+    assert (before_hash(plain) == before_hash(changed)) == shared
+
+
+def test_an_engine_of_evaluation_is_the_one_before_training():
+    assert before_hash(composed("engine@eval.engine=none")) == before_hash(composed("engine=none"))
 
 
 def test_tables_share_the_runs_that_they_have_in_common():

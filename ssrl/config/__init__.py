@@ -214,7 +214,7 @@ class TrainConfig:
     grad_clip: float = 1.0
     """Largest gradient norm; 0: no clipping."""
     save_every: int = free(16)
-    """Write the `last` checkpoint after this many steps; also at the end and on Ctrl-C."""
+    """Write the `last` checkpoint after this many steps; also with each new best, at the end and on Ctrl-C."""
     train_failed: bool = False
     """Train on rollouts one of whose outside calls failed; by default they are left out of the loss."""
     max_bad_steps: int = free(3)

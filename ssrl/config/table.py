@@ -16,7 +16,7 @@ class ColumnConfig:
     metrics: list[str] = plain([], identity="free")
     """Names of metrics, added up; those that a run does not have are left out. `*` stands for any name, such as that of a test set, and means the mean over what it matches."""
     of: str = choice("after", "after", "before", "first", "last", "mean", "median", identity="free")
-    """`after`, `before`: figures on the test sets after and before training; `first`, `last`, `mean`, `median`: of the training steps."""
+    """`after`, `before`: figures on the test sets after and before training (of the untrained row where the model is the same and the run has none); `first`, `last`, `mean`, `median`: of the training steps."""
     digits: int = free(3)
     """Digits behind the point."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ssrl.data.columns import DEFAULT_COLUMNS, Columns, Place, answer_list, pick, question_text
@@ -21,6 +22,7 @@ class Loaded:
 
     questions: list[Question]
     counts: dict[str, int]
+    file: Path | None  # that was read; None: the hub was asked
 
 
 def load_questions(
@@ -60,7 +62,7 @@ def load_questions(
         "cleaned": cleaned,
         "limited": len(unique) - len(kept),
     }
-    return Loaded(kept, counts)
+    return Loaded(kept, counts, file)
 
 
 def parse(rows: Iterable[Row], source: str, columns: Columns, file: str, key: str) -> tuple[list[Question], int]:

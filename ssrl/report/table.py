@@ -82,8 +82,8 @@ def standing(cell: Cell) -> str:
 
 
 def figures_of(column: ColumnConfig, cells: Sequence[Cell]) -> dict[Cell, float]:
-    """A column's value for each finished cell that has one."""
-    untrained = {cell.seed: cell for cell in cells if cell.row == UNTRAINED}
+    """A column's value for each finished cell that has one; that of the untrained model where it is a cell's own before training."""
+    untrained = {(cell.seed, cell.before): cell for cell in cells if cell.row == UNTRAINED}
     found = {}
     for cell in cells:
         folder = RunFolder(cell.folder)
@@ -92,8 +92,9 @@ def figures_of(column: ColumnConfig, cells: Sequence[Cell]) -> dict[Cell, float]
             value = OVER_STEPS[column.of](steps) if steps else None
         else:
             figures = (folder.summary() or {}).get(column.of) or {}
-            if column.of == "before" and not figures and cell.seed in untrained and cell.row != UNTRAINED:
-                figures = (RunFolder(untrained[cell.seed].folder).summary() or {}).get("after", {})
+            same = untrained.get((cell.seed, cell.before))
+            if column.of == "before" and not figures and same and cell.row != UNTRAINED:
+                figures = (RunFolder(same.folder).summary() or {}).get("after", {})
             value = pick(figures, column.metrics)
         if value is not None:
             found[cell] = value

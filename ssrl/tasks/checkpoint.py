@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 # What a run's own configuration decides for `task=eval`, `ask` and `export`, unless the user types it.
-INHERITED = ("model", "prompt", "rollout", "reward", "data", "engine", "retriever", "simulator", "wrapper", "algo", "eval.engine", "eval.retriever")
+INHERITED = (
+    "recipe", "model", "prompt", "rollout", "reward", "data", "engine", "retriever", "simulator", "wrapper", "algo",
+    "eval.engine", "eval.retriever", "eval.temperature",
+)  # fmt: skip
 
 
 def checkpoint_path(run: Path, role: str) -> Path:
@@ -54,6 +57,9 @@ def with_run_config(config: Config, overrides: list[str]) -> Config:
     for section in INHERITED:
         of_run = OmegaConf.select(stored, section)  # None: the run is older than the section
         if of_run is None or {section, section.removeprefix("eval.")} & set(typed):  # who types an engine means it for evaluation too
+            continue
+        if not OmegaConf.is_config(of_run):
+            OmegaConf.update(merged, section, of_run)
             continue
         OmegaConf.update(merged, section, OmegaConf.merge(OmegaConf.structured(type(attrgetter(section)(config))), of_run), merge=False)
         for key in (key for key in typed if key.startswith(f"{section}.")):

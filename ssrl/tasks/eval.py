@@ -28,6 +28,7 @@ def main(config: Config, overrides: list[str]) -> None:
     if not sources.test:
         raise UserError(f"data={config.data.name} has no test set; choose e.g. data=bundled or data=bamboogle")
     folder = RunFolder(Path(config.out) if config.out else eval_folder(config, fingerprint))
+    _refuse_training_run(folder)
     with folder.claim():
         status = folder.status()
         if config.table.name and not config.out and status and status.state is State.DONE:
@@ -35,6 +36,15 @@ def main(config: Config, overrides: list[str]) -> None:
             return
         with folder.tracked(command(overrides)):
             _evaluate(config, sources, folder)
+
+
+def _refuse_training_run(folder: RunFolder) -> None:
+    manifest = folder.manifest() or {}
+    if manifest.get("config", {}).get("task") == "train" or (folder.path / "checkpoints").exists():
+        raise UserError(
+            f"out={folder.path} holds a training run, whose records and figures an evaluation would replace: "
+            "type out= with another folder, or leave it out for a folder of its own"
+        )
 
 
 def _evaluate(config: Config, sources, folder: RunFolder) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from rich.console import Console
 
 from ssrl.check_trainer import FLEX_ON_CPU
@@ -38,6 +40,8 @@ from ssrl.training.progress import Progress
 from ssrl.training.sharding import Sharded
 from ssrl.types import Sampling
 
+_PATIENCE = timedelta(days=1)  # processes that are started at once wait for the first, which measures before training
+
 
 class Fit:
     """One run, from its configuration to its summary. On several processes every one walks through it; the first writes."""
@@ -48,8 +52,10 @@ class Fit:
         _quiet_libraries()
         if config.trainer.threads:
             torch.set_num_threads(config.trainer.threads)
-        self.last_step = 0
         self.last, self.best = checkpoint_path(folder.path, "last"), checkpoint_path(folder.path, "best")
+        self.resume = self.last.exists()
+        self.last_step = read_rest(self.last)["ssrl"]["steps_done"] if self.resume else 0
+        self.trains = self.last_step < config.train.steps  # else only the figures of a run that has done its steps are missing
         self.first = is_first_process()
         self.console = Console()
         self.progress = Progress(self.console, config.train.steps, quiet=not self.first)
@@ -77,9 +83,6 @@ class Fit:
             for name, questions in sets.items():
                 kept[name], over_long[f"{part}/{name}"] = short_enough(agent, questions, limit, f"data.{part}.{name}")
         self.module = SearchRL(c, agent, self._reference(), build_critic(c, loaded))
-        self.resume = self.last.exists()
-        if self.resume:
-            self.last_step = read_rest(self.last)["ssrl"]["steps_done"]
         if self.first:
             self.mirrors = open_mirrors(c.logger.names, self.folder.path, c.name, resolved(c), c.logger.project, c.logger.wandb_mode)
             self._manifest(over_long)
@@ -105,10 +108,9 @@ class Fit:
         guard = Guard(c.guard, self.best, self.progress.say)
         checkpoints = Checkpoints(self.last, self.interruption, every=c.train.save_every)
         t = c.trainer
-        strategy = Sharded(processes=t.devices * t.num_nodes, cuda=device_of(c).type == "cuda") if t.strategy == "fsdp" else t.strategy
         try:
             return L.Trainer(
-                accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy,
+                accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy_of(c),
                 precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
                 enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
                 deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
@@ -154,9 +156,10 @@ class Fit:
             SystemExit: the run was asked to stop; the step that it was in is finished and saved.
         """
         c, weights = self.config, self.best
-        if self.last_step < c.train.steps:
+        if self.trains:
             self.progress.phase(f"step {self.last_step + 1} of {c.train.steps}")
             self._fit(QuestionData(self.questions, seed=c.seed, steps=c.train.steps, size=c.train.questions))
+            self.interruption.agreed(self.module.device)  # one process may have been asked during the last save
         elif self.resume:
             self.module.steps_done = self.last_step
             self.module.best = read_rest(self.last)["ssrl"]["best"]
@@ -192,10 +195,22 @@ class Fit:
         show_run(self.console, self.folder)
         self.progress.say(f"{minutes}:{seconds:02d} minutes in all")
 
-    def close(self) -> None:
-        """Let go of the terminal and the mirrors, however the run ended."""
+    def __enter__(self) -> Fit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let go of the terminal and the mirrors, however the run ended; the mirrors are told whether it did so in good order."""
         self.progress.close()
-        self.mirrors.close()
+        self.mirrors.close(ok=kind is None)
+
+
+def strategy_of(config: Config) -> Strategy | str:
+    """How several processes share the work; one alone leaves it to Lightning unless its weights are to be sharded."""
+    t = config.trainer
+    processes = t.devices * t.num_nodes
+    if t.strategy == "fsdp":
+        return Sharded(processes=processes, cuda=device_of(config).type == "cuda", timeout=_PATIENCE)
+    return t.strategy if processes == 1 else DDPStrategy(timeout=_PATIENCE)
 
 
 def _quiet_libraries() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ssrl.config import Config
+from ssrl.processes import is_first_process
 from ssrl.runlog.folder import RunFolder
-from ssrl.training import ranks
 from ssrl.training.agent import Agent
 from ssrl.training.callbacks import record_of
 from ssrl.training.evaluate import evaluate
@@ -31,6 +31,6 @@ def measure(
                 agent, questions, prefix, n=config.eval.samples, run_seed=config.seed,
                 sampling=Sampling(temperature=r.temperature, top_p=r.top_p, top_k=r.top_k))  # fmt: skip
             figures[f"{prefix}/pass@1"] = sampled[f"{prefix}/em"]
-        if ranks.rank() == 0:
+        if is_first_process():
             folder.rollouts.replace(f"test.{name}", step, [record_of(agent, r, step) for r in rollouts])
     return figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,4 +41,25 @@ def _load(name: str, source: QuestionsConfig, root: str | None, key: str) -> tup
     loaded = load_questions(
         name, path=source.path, subset=source.subset, split=source.split, local=source.local, root=root, columns=source.columns,
         limit=source.limit, limit_seed=source.limit_seed, key=key)  # fmt: skip
-    return loaded.questions, {**loaded.counts, "fingerprint": fingerprint(source.path)}
+    return loaded.questions, {**loaded.counts, "fingerprint": fingerprint(str(loaded.file or source.path))}
+
+
+def refuse_other_content(run: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """A run that goes on must find the questions with which it began.
+
+    Args:
+        run: the manifest of the run so far.
+        now: counts and fingerprints of the sets as they are.
+
+    Raises:
+        UserError: a set has other content.
+    """
+    for name, found in now.items():
+        then = (run or {}).get("data", {}).get(name, {}).get("fingerprint", "")
+        both = (then, found["fingerprint"])
+        # the name of a hub data set stands for no content, and in older manifests also where a local copy was read
+        if then != found["fingerprint"] and all(one.startswith("sha256:") for one in both):
+            raise UserError(
+                f"data.{name.replace('/', '.')} has other content than when this run began ({' then, '.join(one[:15] for one in both)} now): "
+                "put the former file back to continue, or type runs= with another folder to begin a run of its own"
+            )

@@ -13,10 +13,11 @@ from ssrl.data.fingerprint import fingerprint
 from ssrl.errors import UserError
 from ssrl.overrides import command
 from ssrl.processes import is_first_process
-from ssrl.runlog.folder import RunFolder, State
+from ssrl.runlog.folder import RunFolder, RunStatus, State
 from ssrl.runlog.identity import run_folder
+from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.show import say_finished, show_run
-from ssrl.tasks.sources import Sources, load_sources
+from ssrl.tasks.sources import Sources, load_sources, refuse_other_content
 
 
 def main(config: Config, overrides: list[str]) -> None:
@@ -25,15 +26,18 @@ def main(config: Config, overrides: list[str]) -> None:
     sources = load_sources(config)  # before torch, so that bad data are answered at once
     folder = RunFolder(run_folder(config, fingerprint))
     if not is_first_process():
-        _train(config, sources, folder)
+        if not _finished(config, folder.status()):
+            _refuse_other_content(folder, sources)
+            _train(config, sources, folder)
         return
     with folder.claim():
         status = folder.status()
-        if status and status.state is State.DONE and status.step >= config.train.steps:
+        if _finished(config, status):
             say_finished(folder, "a larger train.steps continues it")
             if not config.table.name:
                 show_run(Console(), folder)
             return
+        _refuse_other_content(folder, sources)
         with folder.tracked(command(overrides), step=status.step if status else 0):
             _train(config, sources, folder)
 
@@ -48,16 +52,24 @@ def _check_launcher(config: Config) -> None:
         )
 
 
+def _finished(config: Config, status: RunStatus | None) -> bool:
+    return status is not None and status.state is State.DONE and status.step >= config.train.steps
+
+
+def _refuse_other_content(folder: RunFolder, sources: Sources) -> None:
+    if checkpoint_path(folder.path, "last").exists():  # else it begins anew
+        refuse_other_content(folder.manifest(), sources.manifest)
+
+
 def _train(config: Config, sources: Sources, folder: RunFolder) -> None:
     from ssrl.tasks.fit import Fit
 
-    fit = Fit(config, sources, folder)
-    try:
+    with Fit(config, sources, folder) as fit:
+        if not (fit.first or fit.trains):  # training is all that further processes share
+            return
         fit.prepare()
         if config.eval.before:
             fit.measure("before")
         fit.train()
         fit.measure("after")
         fit.finish()
-    finally:
-        fit.close()

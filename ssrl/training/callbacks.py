@@ -61,8 +61,8 @@ class Validator(L.Callback):
         self.agent = agent
         self.recorder, self.sets, self.every, self.sampling, self.keep, self.best = recorder, sets, every, sampling, keep, best
 
-    def on_train_start(self, trainer: L.Trainer, module: SearchRL) -> None:
-        if module.steps_done == 0:
+    def on_train_epoch_start(self, trainer: L.Trainer, module: SearchRL) -> None:
+        if module.steps_done == 0:  # there is one epoch; at `on_train_start` the module has not published yet
             self._run(trainer, module)
 
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
@@ -132,7 +132,10 @@ class Interruption(L.Callback):
 
 
 class Checkpoints(L.Callback):
-    """Saves `last` every few steps, after the last step, and where the run was asked to stop."""
+    """Saves `last` every few steps, after the last step, where the run was asked to stop, and with each new best.
+
+    Without the last of these, a killed run would go on from before the step of its best checkpoint, and know of another best.
+    """
 
     def __init__(self, last: Path, interruption: Interruption, *, every: int) -> None:
         self.last, self.interruption, self.every = last, interruption, every
@@ -140,7 +143,8 @@ class Checkpoints(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, module: SearchRL, *_: Any) -> None:
         step = module.steps_done
         stop = self.interruption.agreed(module.device)
-        if stop or trainer.should_stop or step % self.every == 0 or step == module.config.train.steps:
+        improved = module.best is not None and module.best[1] == step
+        if stop or improved or trainer.should_stop or step % self.every == 0 or step == module.config.train.steps:
             trainer.save_checkpoint(self.last)
         trainer.should_stop = trainer.should_stop or stop
 

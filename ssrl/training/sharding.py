@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from ssrl.training.files import REST, read_whole, shards_of
 class Sharded(ModelParallelStrategy):
     """FSDP2 over all processes. What is cut, and how, says the module's `configure_model`."""
 
-    def __init__(self, *, processes: int, cuda: bool) -> None:
-        # pieces that are offloaded meet over gloo, those on the GPU over nccl
-        super().__init__(data_parallel_size=processes, tensor_parallel_size=1, process_group_backend="cpu:gloo,cuda:nccl" if cuda else "gloo")
+    def __init__(self, *, processes: int, cuda: bool, timeout: timedelta) -> None:
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # pieces that are offloaded meet over gloo, those on the GPU over nccl
+        super().__init__(data_parallel_size=processes, tensor_parallel_size=1, process_group_backend=backend, timeout=timeout)
 
     def model_to_device(self) -> None:
         """Sharding has put every piece where it belongs."""

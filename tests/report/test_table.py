@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def cells(tmp_path) -> list[Cell]:
                         folder.append_metrics({"step": step, "train/entropy": value, "train/reward": value / 10} | clipped)
                     after = {"test/one/em": SUMMARIES[row, seed], "test/other/em": 0.0}
                     folder.write_summary({"before": {"test/one/em": 0.0625} if row == "b" else {}, "after": after, "test_sets": ["test/one", "test/other"]})
-            made.append(Cell(row=row, seed=seed, steps=0 if row == UNTRAINED else 3, folder=folder.path, command=f"python -m ssrl algo={row} seed={seed}"))
+            made.append(Cell(row=row, seed=seed, steps=0 if row == UNTRAINED else 3, folder=folder.path, command=f"python -m ssrl algo={row} seed={seed}", before="m"))
     return made
 
 
@@ -63,6 +64,13 @@ def test_figures_are_means_over_seeds_with_their_sample_deviation(cells):
     assert (b.figures["em"], b.figures["before"].mean) == (Figure(mean=0.25, spread=None, seeds=1), 0.0625)
     assert "clipped" not in b.figures
     assert set(untrained.figures) == {"em"} and untrained.figures["em"].mean == 0.0625
+
+
+def test_figures_before_training_are_those_of_the_untrained_row_only_where_the_model_before_training_is_the_same(cells):
+    cells = [replace(cell, before="other") if cell.row == "a" else cell for cell in cells]
+    report = gather(make_table(em=EM, before=ColumnConfig(metrics=["test/one/em"], of="before")), cells)
+    (line,) = [line for line in markdown(report).splitlines() if line.startswith("| a ")]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["a", "0.250 ± 0.177", "–", "2"]
 
 
 def test_a_missing_cell_is_shown_with_its_command_and_counts_for_nothing(cells):
@@ -131,7 +139,7 @@ def test_curves_are_means_over_the_seeds_that_have_a_step(cells):
 
 def test_the_page_shows_figures_curves_and_runs_and_asks_for_nothing_from_outside(cells):
     evil = "<b>evil</b>"
-    cells = [*cells, Cell(row=evil, seed=0, steps=3, folder=Path("nowhere"), command=evil)]
+    cells = [*cells, Cell(row=evil, seed=0, steps=3, folder=Path("nowhere"), command=evil, before="m")]
     page = table_page(gather(make_table(em=EM), cells))
     assert "0.250 ± 0.177" in page and "Ours &amp; others" in page and "1 of 2" in page
     assert page.count("<figure") == 2 * 2  # reward and entropy, of two rows

@@ -56,7 +56,7 @@ def run_with(tmp_path, **sections):
         if value is None:
             del stored[key]
         else:
-            stored[key] |= value
+            stored[key] = stored[key] | value if isinstance(value, dict) else value
     (tmp_path / "checkpoints").mkdir()
     checkpoint_path(tmp_path, "last").touch()
     (tmp_path / "manifest.json").write_text(json.dumps({"config": stored}))
@@ -75,6 +75,13 @@ def test_the_engine_of_a_runs_evaluation_is_taken_over_unless_one_is_typed(tmp_p
     config = configured(tmp_path, "engine=sim2real", "engine.k=1")
     assert (config.engine.name, config.engine.k, config.eval.engine.name) == ("sim2real", "1", "same")
     assert configured(tmp_path, "engine@eval.engine=sim2real").eval.engine.name == "sim2real"
+
+
+def test_the_temperature_of_a_runs_figures_and_its_recipe_are_taken_over_unless_typed(tmp_path):
+    run_with(tmp_path, eval={"temperature": 0.6}, recipe="own")
+    config = configured(tmp_path)
+    assert (config.eval.temperature, config.recipe) == (0.6, "own")
+    assert configured(tmp_path, "eval.temperature=0").eval.temperature == 0
 
 
 def test_a_run_that_is_older_than_a_section_takes_it_from_the_command(tmp_path):

@@ -7,6 +7,16 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from omegaconf import OmegaConf
+
+from ssrl import tasks
+from ssrl.compose import Composer
+from ssrl.data.fingerprint import fingerprint
+from ssrl.errors import UserError
+from ssrl.runlog.folder import RunFolder
+from ssrl.runlog.identity import run_folder
+from ssrl.tasks.checkpoint import checkpoint_path
+from ssrl.tasks.sources import load_sources, refuse_other_content
 
 ASK = Path(__file__).parents[1] / "ask.py"
 GOOD = '{"id": 1, "question": "Who?", "golden_answers": ["I"]}\n'
@@ -50,6 +60,31 @@ def test_the_manifest_counts_what_was_left_out(runs):
     assert data["over_long_prompts"] == {"train": 1, "val/bundled": 0, "test/bundled": 0}
     assert data["train/mine"]["fingerprint"].startswith("sha256:")
     assert folder.summary()["counts"]["train questions"] == 6
+
+
+def test_a_run_whose_local_copy_was_replaced_is_not_continued(runs):
+    copy = runs.home / "copies" / "mine.jsonl"
+    copy.parent.mkdir()
+    copy.write_text(GOOD)
+    words = runs.words(f"data.root={copy.parent}", "+data.train={mine: {path: 'hf:someone/mine', local: mine.jsonl}}")
+    (tree,) = Composer().jobs(words, multirun=False)
+    config = OmegaConf.to_object(tree)
+    began = load_sources(config).manifest
+    assert began["train/mine"]["fingerprint"] == fingerprint(str(copy))
+    folder = RunFolder(run_folder(config, fingerprint))
+    checkpoint_path(folder.path, "last").parent.mkdir(parents=True)
+    checkpoint_path(folder.path, "last").touch()
+    folder.write_manifest({"git": None, "versions": {}, "created": "", "data": began})
+    refuse_other_content(folder.manifest(), began)
+    copy.write_text(GOOD.replace("Who", "Where"))
+    assert run_folder(config, fingerprint) == folder.path
+    with pytest.raises(UserError, match="data.train.mine has other content .* runs= with another folder"):
+        tasks.run(config, words)
+    assert folder.status() is None
+
+
+def test_a_manifest_that_names_a_hub_data_set_says_nothing_about_its_content():
+    refuse_other_content({"data": {"test/nq": {"fingerprint": "hf:someone/nq"}}}, {"test/nq": {"fingerprint": "sha256:00"}})
 
 
 def test_a_planted_secret_is_in_no_file_of_a_run(runs, monkeypatch):
