@@ -123,9 +123,10 @@ class Learner:
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         out = torch.full((len(layout.rollout),), float("nan"), device=layout.device)
         rows = [(part.of(row), row) for part in parts for row in part.rows]
+        count = int(ranks.largest(float(len(rows)), layout.device))  # sharded weights are gathered by all processes together
         for at, row in rows:
             out[at] = of_row(row)
-        for _ in range(int(ranks.largest(float(len(rows)), layout.device)) - len(rows)):  # all processes gather sharded weights together
+        for _ in range(count - len(rows)):
             of_row(_filler_row(layout.device))
         return out
 
