@@ -22,6 +22,7 @@ def test_the_last_checkpoint_is_never_older_than_the_best(best, saved):
     assert files == ([Path("last")] if saved else [])
 
 
+@pytest.mark.filterwarnings("ignore")  # of Lightning, about a module that trains nothing
 def test_the_weights_are_published_before_the_validation_before_the_first_step(tmp_path, monkeypatch):
     events: list[str] = []
 
