@@ -115,7 +115,7 @@ class Fit:
                 enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
                 deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
                 callbacks=[self.interruption, recorder, validator, guard, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
-        except (MisconfigurationException, ValueError) as error:
+        except (MisconfigurationException, ValueError, ImportError) as error:  # not here, unknown, or without its package
             reason = " ".join(str(error).split())
             raise UserError(
                 f"trainer.devices={t.devices} with trainer.accelerator={t.accelerator} is not possible on this machine ({reason}); type trainer.devices=1, or trainer=cpu"

@@ -9,14 +9,7 @@ from ssrl.rollout.loop import EpisodeLoop, Limits, Task
 from ssrl.rollout.render import Renderer
 from ssrl.text.format import ssrl_format
 from ssrl.text.view import scoring_text, self_written_information
-from ssrl.types import (
-    Block,
-    Question,
-    Sampling,
-    SearchStatus,
-    Source,
-    Status,
-)
+from ssrl.types import Block, Question, Sampling, SearchStatus, Source, Status
 from tests.rollout.scripted import AFTER, BEFORE, END, Library, Scripted
 from tests.rollout.test_tokens import merged_bpe
 

@@ -12,7 +12,7 @@ from ssrl.tasks.fit import Fit, strategy_of
 from ssrl.tasks.sources import Sources
 
 
-@pytest.mark.parametrize("accelerator", ["mps", "abacus"])
+@pytest.mark.parametrize("accelerator", ["mps", "abacus", "tpu"])
 def test_devices_that_the_machine_does_not_have_are_one_sentence(runs, accelerator):
     with pytest.raises(UserError, match=f"trainer.devices=1 with trainer.accelerator={accelerator} is not possible on this machine .*trainer=cpu"):
         runs.run(f"trainer.accelerator={accelerator}")
