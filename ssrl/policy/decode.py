@@ -24,11 +24,13 @@ class SharedPrefixCache:
     """Keys and values by layer. It stands in for a transformers cache in a model's forward.
 
     Shapes: prefix [Hkv, C, D]; own [B, Hkv, S, D] of which the first `length` positions are filled. Own sequences are aligned at
-    their ends: the first `pad` [B] positions of each hold nothing, so all of them write the same position.
+    their ends: the first `pad` [B] positions of each hold nothing, so all of them write the same position. `hidden` [B, Q, S] is what is
+    added to the scores of own positions in the step that runs: -inf where a new token may not look.
     """
 
     length: int = 0
     pad: Tensor | None = None
+    hidden: Tensor | None = None
     prefix: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     own: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
@@ -75,7 +77,7 @@ def attend(
     share = heads // kv_heads  # query heads that read one key head
     grouped = query.reshape(batch, kv_heads, share * new, dim) * scaling
     own = grouped @ key.transpose(2, 3)  # [B, Hkv, share * Q, S]
-    own = own.view(batch, kv_heads, share, new, -1).masked_fill(~_visible(shared, new)[:, None, None], float("-inf")).flatten(2, 3)
+    own.view(batch, kv_heads, share, new, -1).add_(shared.hidden[:, None, None])
     if shared.prefix:
         prefix_key, prefix_value = shared.prefix[module.layer_idx]
         flat = grouped.transpose(0, 1).reshape(kv_heads, -1, dim)  # one matrix product for the whole batch
@@ -92,20 +94,22 @@ def attend(
 AttentionInterface.register(ATTENTION, attend)
 
 
-def _visible(shared: SharedPrefixCache, new: int) -> Tensor:
-    """[B, Q, S]: which own positions each new token may see."""
+def _hidden(shared: SharedPrefixCache, new: int, dtype: torch.dtype) -> Tensor:
+    """[B, Q, S]: 0 at own positions that each new token may see, -inf elsewhere."""
     end = shared.length + new
     position = torch.arange(end, device=shared.pad.device)
     seen = (position >= shared.pad[:, None])[:, None]
-    if new == 1:
-        return seen
-    # a padded position sees itself alone: its output is never used, but it must not be NaN
-    own = position[shared.length :, None]
-    return (seen & (position <= own)) | (position == own)
+    if new > 1:
+        # a padded position sees itself alone: its output is never used, but it must not be NaN
+        own = position[shared.length :, None]
+        seen = (seen & (position <= own)) | (position == own)
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, float("-inf"))
 
 
 def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positions: Tensor) -> Tensor:
     """One forward over new tokens [B, Q] at their positions [B, Q]; returns hidden states [B, Q, H] and advances the cache."""
+    if shared.pad is not None:  # once, not in every layer
+        shared.hidden = _hidden(shared, ids.shape[1], model.dtype)
     hidden = model.get_decoder()(input_ids=ids, position_ids=positions, past_key_values=shared, use_cache=True, shared=shared).last_hidden_state
     if shared.pad is not None:
         shared.length += ids.shape[1]

@@ -1,8 +1,13 @@
-"""What the processor can do: whether it computes in bfloat16, which decides every `auto` choice of arithmetic."""
+"""What the processor can do: whether it computes in bfloat16, which decides every `auto` choice of arithmetic; and how memory is held for it."""
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt(3)
+_NEVER, _GIB = -1, 2**30
 
 
 def computes_bf16(device: str) -> bool:
@@ -25,3 +30,15 @@ def precision(choice: str, device: str) -> str:
     if choice == "auto":
         return "bf16-mixed" if computes_bf16(device) else "32-true"
     return choice
+
+
+def keep_freed_memory() -> None:
+    """From now on this process keeps the memory that it frees, in pieces of less than 1 GiB, for its next tensors (glibc; elsewhere nothing).
+
+    By default, glibc gives every tensor of more than 32 MiB pages of its own and takes them back with it, so that each layer of each row waits
+    for the system to clear the same pages again: about an eighth of an update's time on a CPU.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _GIB)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)

@@ -30,7 +30,8 @@ def token_logprobs(
     scale = temperature or 1.0
 
     def one(hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        logp = torch.log_softmax(head(hidden).float() / scale, dim=-1)
+        logits = head(hidden).float()
+        logp = torch.log_softmax(logits if scale == 1 else logits / scale, dim=-1)
         with nullcontext() if entropy_gradient else torch.no_grad():
             entropy = -(logp.exp() * logp).sum(-1)
         return logp.gather(1, target[:, None])[:, 0], entropy

@@ -127,8 +127,10 @@ class TransformersSampler:
         """The next token of each active sequence, with its log-probability (and entropy) noted."""
         logits = self.model.get_output_embeddings()(hidden).float()
         samplings = [s.request.sampling for s in active]
-        temperature = torch.tensor([x.temperature or 1.0 for x in samplings], device=logits.device)
-        logp = torch.log_softmax(logits / temperature[:, None], dim=-1)
+        temperatures = [x.temperature or 1.0 for x in samplings]
+        if any(t != 1.0 for t in temperatures):
+            logits = logits / torch.tensor(temperatures, device=logits.device)[:, None]
+        logp = torch.log_softmax(logits, dim=-1)
         uniform = torch.tensor([s.draw.random() for s in active], dtype=torch.float64, device=logits.device)
         chosen = choose(logp, samplings, uniform)
         logprobs = logp.gather(1, chosen[:, None])[:, 0].tolist()
@@ -192,10 +194,12 @@ def choose(logp: Tensor, samplings: Sequence[Sampling], uniform: Tensor) -> Tens
 def _invert(probability: Tensor, uniform: Tensor) -> Tensor:
     """[B] the first token whose cumulative probability exceeds uniform * total: first its block of the vocabulary, then the token.
 
-    Sums are in float64. A token of probability 0 is never drawn, whatever rounding does at the border of a block.
+    Blocks are summed in float32, and all else in float64. A token of probability 0 is never drawn, whatever rounding does at the border of a block.
     """
-    blocks = torch.nn.functional.pad(probability, (0, -probability.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
-    cumulative = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    if missing := -probability.shape[1] % _BLOCK:
+        probability = torch.nn.functional.pad(probability, (0, missing))
+    blocks = probability.unflatten(1, (-1, _BLOCK))
+    cumulative = blocks.sum(-1).double().cumsum(-1)
     target = uniform[:, None] * cumulative[:, -1:]
     block = torch.searchsorted(cumulative, target, right=True).clamp(max=blocks.shape[1] - 1)
     before = torch.where(block > 0, cumulative.gather(1, (block - 1).clamp(min=0)), 0.0)

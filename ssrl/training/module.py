@@ -20,6 +20,7 @@ from ssrl.config import Config
 from ssrl.data.order import Draw
 from ssrl.errors import UserError
 from ssrl.policy.critic import Critic
+from ssrl.policy.hardware import keep_freed_memory
 from ssrl.policy.shard import Scope, is_sharded, shard, whole
 from ssrl.training import ranks
 from ssrl.training.agent import Agent
@@ -258,6 +259,8 @@ class SearchRL(L.LightningModule):
         torch.set_rng_state(state["rng"]["torch"])
 
     def on_train_start(self) -> None:
+        if self.device.type == "cpu":
+            keep_freed_memory()
         if self.learner.reference is not None and not is_sharded(self):
             self.learner.reference.to(self.device)
         self.publish()  # the weights may come from a checkpoint, which a sharded run reads after its fit has started

@@ -1,5 +1,10 @@
 """The `auto` choices of arithmetic, and the explicit ones."""
 
+import ctypes
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -23,3 +28,28 @@ def test_a_choice_is_taken_as_it_is():
 
 def test_an_unknown_device_computes_in_float32():
     assert hardware.sampler_dtype("auto", "mps") is torch.float32
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is told")
+def test_freed_memory_is_used_again_without_asking_the_system_for_pages():
+    program = """
+import resource, sys
+import torch
+from ssrl.policy.hardware import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(2**24)  # 64 MiB: 16,384 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+print(min(faults() for _ in range(4)))  # the first ones find their places
+"""
+    found = {how: int(subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True, check=True).stdout) for how in ("plain", "keep")}
+    assert found["plain"] > 10_000 > 100 > found["keep"]
+
+
+def test_another_c_library_is_left_alone(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    hardware.keep_freed_memory()
