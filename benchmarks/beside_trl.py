@@ -4,9 +4,9 @@
     python benchmarks/beside_trl.py --peer-python TRL/bin/python --dtype bf16                    # autocast over fp32 weights, sampler in bf16
     python benchmarks/beside_trl.py --peer-python TRL/bin/python --given --prompt 300 --new 512  # the update alone, and its peak memory
 
-Default: 20 sequences (4 questions x 5) of the bundled one-shot prompt (about 110 tokens; --prompt 167 puts words before it) and 128 new tokens, no reference, five steps after
-one to warm up. With --given both sides train on random tokens, so nothing is sampled. Overrides of the configuration (rollout=vllm) may
-follow. Prints medians [least, most], and the median of the steps' own ratios. Peak memory is the largest resident memory of the process
+Default: 20 sequences (4 questions x 5) of the bundled one-shot prompt (about 110 tokens; --prompt 167 puts words before it) and 128 new
+tokens, no reference, rows that hold one group, five steps after one to warm up. With --given both sides train on random tokens, so nothing
+is sampled. Overrides of the configuration (rollout=vllm, trainer.row_tokens=2048) may follow. Prints medians [least, most], and the median of the steps' own ratios. Peak memory is the largest resident memory of the process
 during the update; "before" is what it held when the update began.
 """
 
@@ -89,7 +89,7 @@ def configured(a: argparse.Namespace):
         f"model={a.model}", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", f"trainer.precision={arithmetic[0]}",
         f"rollout.dtype={arithmetic[1]}", f"rollout.n={a.n}", "rollout.temperature=1", "rollout.stop_at_answer=false",
         f"rollout.max_response_tokens={a.new}", "rollout.max_prompt_tokens=4096", f"train.questions={a.questions}", f"train.steps={a.steps + 1}",
-        "train.lr=1e-6", "train.skip_no_signal=false", *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
+        "train.lr=1e-6", "train.skip_no_signal=false", f"trainer.row_tokens={(a.prompt or 108) + 40 + a.n * a.new}", *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
 
 
 def padding(a: argparse.Namespace) -> str:
