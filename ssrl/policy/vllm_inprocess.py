@@ -24,12 +24,14 @@ _SETTINGS = {  # what vLLM reads from the environment
     "VLLM_NO_USAGE_STATS": "1",
 }
 _ALL = -1
+READ = 8192  # tokens of prompts that are read at once on a CPU
 
 
 class InProcess:
     """An engine without weights of its own until the first `load`.
 
-    What the GPU build does otherwise than the CPU build is decided here from `device` alone: CUDA graphs, which card, sleeping.
+    What the GPU build does otherwise than the CPU build is decided here from `device` alone: CUDA graphs, which card, sleeping, prompts in
+    parts.
     """
 
     def __init__(
@@ -43,8 +45,11 @@ class InProcess:
         self.device = device
         self.sleeps, self.asleep = sleep and device.type == "cuda", False
         on_gpu: dict[str, Any] = {"device_ids": [device.index or 0], "enable_sleep_mode": self.sleeps} if device.type == "cuda" else {}
-        if device.type == "cpu":  # else its sampler wants a C++ compiler, to count ranks that nobody reads
-            torch._dynamo.config.disable = True
+        on_cpu: dict[str, Any] = {}
+        if device.type == "cpu":
+            torch._dynamo.config.disable = True  # else its sampler wants a C++ compiler, to count ranks that nobody reads
+            # after a part of a prompt, vLLM turns back the request's own generator, which no CPU generator can: prompts are read whole
+            on_cpu = {"enforce_eager": True, "enable_chunked_prefill": False, "max_num_batched_tokens": max(context, READ)}
         _plain_library_handles()
         with _undisturbed(device):
             from vllm import LLM
@@ -62,7 +67,7 @@ class InProcess:
                     gpu_memory_utilization=0.01,  # asks for nothing beyond the cache above; the policy has the rest
                     hf_overrides={"tie_word_embeddings": False},  # a tied output embedding would keep its first weights
                     enable_prefix_caching=True, logprobs_mode="processed_logprobs", max_logprobs=_ALL, generation_config="vllm",
-                    enforce_eager=device.type == "cpu", disable_log_stats=True, **on_gpu)  # fmt: skip
+                    disable_log_stats=True, **on_gpu, **on_cpu)  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise UserError(f"vLLM cannot run this model ({_last_line(error)}); type rollout=hf, or change what it names") from error
         self._check_heads()

@@ -135,6 +135,14 @@ def after_rest_comes_a_publish(sampler):
     assert sampler.generate([request([5], n=2)])[0].finish is Finish.LENGTH
 
 
+def more_prompts_than_are_read_at_once_keep_their_seeds(sampler):
+    """vLLM would read a part of one of them, and then turn back its generator, which a CPU's cannot be."""
+    requests = [request([i, *range(5, 200)], seed=i, n=3) for i in range(1, 9)]
+    for asked, done in zip(requests, sampler.generate(requests), strict=True):
+        assert gap(sampler.source, asked, done) < CLOSE
+        assert sampler.generate([asked])[0].ids == done.ids
+
+
 def weights_of_another_version_are_an_error(sampler):
     """The last case: it changes the version behind the sampler's back."""
     sampler.backend.engine.update_weight_version("somebody-else")
@@ -156,20 +164,21 @@ SHARED = (
     without_seeds_the_rollouts_of_a_group_still_differ,
     after_rest_comes_a_publish,
 )
-CASES = (*SHARED, weights_of_another_version_are_an_error)
+CASES = (*SHARED, more_prompts_than_are_read_at_once_keep_their_seeds, weights_of_another_version_are_an_error)
 
 
 def in_process(folder):
     """A sampler on an engine in this process, and whether making it left the process as it was."""
+    from ssrl.policy import vllm_inprocess
     from ssrl.policy.load import load_model
-    from ssrl.policy.vllm_inprocess import InProcess
     from ssrl.policy.vllm_sampler import VllmSampler
 
     loaded = load_model(folder)
     torch.manual_seed(11)
     random.seed(11)
     state, drawn = torch.get_rng_state(), random.getstate()
-    engine = InProcess(
+    vllm_inprocess.READ = 600
+    engine = vllm_inprocess.InProcess(
         folder, revision=None, device=torch.device("cpu"), dtype=torch.float32, context=512, batch=16, cache_gb=0.25)  # fmt: skip
     untouched = torch.equal(state, torch.get_rng_state()) and drawn == random.getstate() and not torch.distributed.is_initialized()
     return VllmSampler(engine, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=torch.float32), untouched
