@@ -44,7 +44,7 @@ def faults():
 
 if sys.argv[1] == "keep":
     keep_freed_memory()
-print(min(faults() for _ in range(4)))  # the first ones find their places
+print(max([faults() for _ in range(60)][-10:]))  # the first ones find their places
 """
     found = {how: int(subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True, check=True).stdout) for how in ("plain", "keep")}
     assert found["plain"] > 10_000 > 100 > found["keep"]
