@@ -2,12 +2,14 @@
 
     python benchmarks/beside_trl.py --peer-python TRL/bin/python                                 # fp32 on both sides
     python benchmarks/beside_trl.py --peer-python TRL/bin/python --dtype bf16                    # autocast over fp32 weights, sampler in bf16
-    python benchmarks/beside_trl.py --peer-python TRL/bin/python --given --prompt 300 --new 512  # the update alone, and its peak memory
+    python benchmarks/beside_trl.py --peer-python TRL/bin/python --given --prompt 300 --new 512  # the update alone, and its peak memory; TRL takes
+                                                                                                 # about 40 GiB, with --questions 2 --n 4 17
 
 Default: 20 sequences (4 questions x 5) of the bundled one-shot prompt (about 110 tokens; --prompt 167 puts words before it) and 128 new
 tokens, no reference, rows that hold one group, five steps after one to warm up. With --given both sides train on random tokens, so nothing
-is sampled. Overrides of the configuration (rollout=vllm, trainer.row_tokens=2048) may follow. Prints medians [least, most], and the median of the steps' own ratios. Peak memory is the largest resident memory of the process
-during the update; "before" is what it held when the update began.
+is sampled. Overrides of the configuration (rollout=vllm, trainer.row_tokens=2048) may follow. Prints medians [least, most], and the median of
+the steps' own ratios. Peak memory is the largest resident memory of the process during the update; "before" is what it held when the update
+began.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from common import Worker, answer, forget_peak, my_turn, peak_mib, resident_mib, show
 
+BUNDLED, SLACK = 108, 40  # tokens of a bundled prompt, and how many more one may have
 MEASURED = {"step": "s", "generate": "s", "update": "s", "peak": "MiB", "before": "MiB"}
 
 
@@ -89,15 +92,16 @@ def configured(a: argparse.Namespace):
         f"model={a.model}", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "trainer=cpu", f"trainer.precision={arithmetic[0]}",
         f"rollout.dtype={arithmetic[1]}", f"rollout.n={a.n}", "rollout.temperature=1", "rollout.stop_at_answer=false",
         f"rollout.max_response_tokens={a.new}", "rollout.max_prompt_tokens=4096", f"train.questions={a.questions}", f"train.steps={a.steps + 1}",
-        "train.lr=1e-6", "train.skip_no_signal=false", f"trainer.row_tokens={(a.prompt or 108) + 40 + a.n * a.new}", *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
+        "train.lr=1e-6", "train.skip_no_signal=false", f"trainer.row_tokens={(a.prompt or BUNDLED) + SLACK + a.n * a.new}",
+        *([padding(a)] if a.prompt else []), *a.overrides)  # fmt: skip
 
 
 def padding(a: argparse.Namespace) -> str:
-    """The override that makes prompts about as long as asked: words before the bundled prompt of about 108 tokens, one token each."""
+    """The override that makes prompts about as long as asked: words before the bundled prompt, one token each."""
     from ours import compose
 
     template = compose("experiment=quickstart").prompt.template
-    return "prompt.template='" + (" the" * max(a.prompt - 108, 0) + template).replace("'", "\\'") + "'"
+    return "prompt.template='" + (" the" * max(a.prompt - BUNDLED, 0) + template).replace("'", "\\'") + "'"
 
 
 def prompts(config) -> list[str]:

@@ -24,13 +24,11 @@ class SharedPrefixCache:
     """Keys and values by layer. It stands in for a transformers cache in a model's forward.
 
     Shapes: prefix [Hkv, C, D]; own [B, Hkv, S, D] of which the first `length` positions are filled. Own sequences are aligned at
-    their ends: the first `pad` [B] positions of each hold nothing, so all of them write the same position. `hidden` [B, Q, S] is what is
-    added to the scores of own positions in the step that runs: -inf where a new token may not look.
+    their ends: the first `pad` [B] positions of each hold nothing, so all of them write the same position.
     """
 
     length: int = 0
     pad: Tensor | None = None
-    hidden: Tensor | None = None
     prefix: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     own: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
@@ -64,9 +62,9 @@ def _room(like: Tensor, positions: int) -> Tensor:
 
 def attend(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float,
-    dropout: float = 0.0, shared: SharedPrefixCache | None = None, **kwargs: object,
+    dropout: float = 0.0, shared: SharedPrefixCache | None = None, own_bias: Tensor | None = None, **kwargs: object,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """transformers' attention function over a SharedPrefixCache. query [B, H, Q, D] -> [B, Q, H, D]."""
+    """transformers' attention function over a SharedPrefixCache. query [B, H, Q, D] -> [B, Q, H, D]. `own_bias` [B, Q, S]: `_own_bias`."""
     if shared is None:
         raise RuntimeError(f"attention {ATTENTION!r} runs only under ssrl.policy.decode.step")
     if shared.pad is None:
@@ -77,7 +75,7 @@ def attend(
     share = heads // kv_heads  # query heads that read one key head
     grouped = query.reshape(batch, kv_heads, share * new, dim) * scaling
     own = grouped @ key.transpose(2, 3)  # [B, Hkv, share * Q, S]
-    own.view(batch, kv_heads, share, new, -1).add_(shared.hidden[:, None, None])
+    own.view(batch, kv_heads, share, new, -1).add_(own_bias[:, None, None])
     if shared.prefix:
         prefix_key, prefix_value = shared.prefix[module.layer_idx]
         flat = grouped.transpose(0, 1).reshape(kv_heads, -1, dim)  # one matrix product for the whole batch
@@ -94,8 +92,8 @@ def attend(
 AttentionInterface.register(ATTENTION, attend)
 
 
-def _hidden(shared: SharedPrefixCache, new: int, dtype: torch.dtype) -> Tensor:
-    """[B, Q, S]: 0 at own positions that each new token may see, -inf elsewhere."""
+def _own_bias(shared: SharedPrefixCache, new: int, dtype: torch.dtype) -> Tensor:
+    """[B, Q, S], added to the scores of own positions: 0 where each new token may look, -inf elsewhere."""
     end = shared.length + new
     position = torch.arange(end, device=shared.pad.device)
     seen = (position >= shared.pad[:, None])[:, None]
@@ -108,9 +106,9 @@ def _hidden(shared: SharedPrefixCache, new: int, dtype: torch.dtype) -> Tensor:
 
 def step(model: PreTrainedModel, shared: SharedPrefixCache, ids: Tensor, positions: Tensor) -> Tensor:
     """One forward over new tokens [B, Q] at their positions [B, Q]; returns hidden states [B, Q, H] and advances the cache."""
-    if shared.pad is not None:  # once, not in every layer
-        shared.hidden = _hidden(shared, ids.shape[1], model.dtype)
-    hidden = model.get_decoder()(input_ids=ids, position_ids=positions, past_key_values=shared, use_cache=True, shared=shared).last_hidden_state
+    own_bias = None if shared.pad is None else _own_bias(shared, ids.shape[1], model.dtype)  # once, not in every layer
+    hidden = model.get_decoder()(
+        input_ids=ids, position_ids=positions, past_key_values=shared, use_cache=True, shared=shared, own_bias=own_bias).last_hidden_state  # fmt: skip
     if shared.pad is not None:
         shared.length += ids.shape[1]
     return hidden

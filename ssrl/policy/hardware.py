@@ -36,7 +36,7 @@ def keep_freed_memory() -> None:
     """From now on this process keeps the memory that it frees, in pieces of less than 1 GiB, for its next tensors (glibc; elsewhere nothing).
 
     By default, glibc gives every tensor of more than 32 MiB pages of its own and takes them back with it, so that each layer of each row waits
-    for the system to clear the same pages again: about an eighth of an update's time on a CPU.
+    for the system to clear the same pages again: about a tenth of an update's time on a CPU.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -22,8 +22,9 @@ class PackedLinear(nn.Module):
 
     def pack(self, layers: Weights) -> None:
         self.packed = torch.ops.mkldnn._reorder_linear_weight(torch.cat([weight.detach().float() for weight, _ in layers]), _ROWS)
-        biases = [weight.new_zeros(len(weight)) if bias is None else bias.detach() for weight, bias in layers]
-        self.bias = None if all(bias is None for _, bias in layers) else torch.cat(biases).float()
+        self.bias = None
+        if any(bias is not None for _, bias in layers):
+            self.bias = torch.cat([weight.new_zeros(len(weight)) if bias is None else bias.detach() for weight, bias in layers]).float()
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out], the layers' outputs side by side."""

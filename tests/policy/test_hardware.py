@@ -1,4 +1,4 @@
-"""The `auto` choices of arithmetic, and the explicit ones."""
+"""The `auto` choices of arithmetic, the explicit ones, and memory that a process keeps."""
 
 import ctypes
 import platform
