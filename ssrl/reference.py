@@ -25,7 +25,8 @@ Every key, from `ssrl/config`. A choice is typed as `group=choice`, a value as `
 your own join with `--config-dir FOLDER`.
 
 The last column says whether a key counts towards a run's identity, the hash in its folder's name: *value*: by its value; *content*: by what
-lies at that path; *no*: it cannot change a result; *where used*: only where it is not the default, which is what was done before it was there.
+lies at that path; *no*: not counted, because it changes no result, or because the folder shows it otherwise (`seed`) or a run may be prolonged
+(`train.steps`); *where used*: counted only where it differs from the default (a newer key: older runs keep their hash).
 """
 IDENTITY = {"value": "value", "content": "content", "free": "no", "added": "where used"}
 
