@@ -24,7 +24,7 @@ def main(config: Config, overrides: list[str]) -> None:
         retriever = build_retriever(config.retriever, config.calls)
         app = make_app(retriever, max_queries=c.max_queries, max_body_kb=c.max_body_kb, max_topk=c.max_topk)
         url = url_of(c.host, listener.getsockname()[1])
-        line = f"serving {retriever.identity} at {url}/retrieve; use it with retriever=http retriever.urls=[{url}]; Ctrl-C ends it"
+        line = f"serving {retriever.identity} at {url}/retrieve; use it with engine=fullreal retriever=http 'retriever.urls=[{url}]'; Ctrl-C ends it"
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):

@@ -23,7 +23,7 @@ def test_it_says_what_to_type_answers_there_and_ends_cleanly(end):
     process = start(0)
     try:
         line = process.stdout.readline()
-        url = re.search(r"retriever=http retriever\.urls=\[(http://127\.0\.0\.1:\d+)\]", line)[1]
+        url = re.search(r"engine=fullreal retriever=http 'retriever\.urls=\[(http://127\.0\.0\.1:\d+)\]'", line)[1]
         assert line.startswith("serving bm25 ") and f" at {url}/retrieve" in line
         request = urllib.request.Request(f"{url}/retrieve", json.dumps({"queries": ["capital of Peru"]}).encode())
         with urllib.request.urlopen(request, timeout=60) as answer:
