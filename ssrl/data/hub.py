@@ -15,7 +15,9 @@ def read_hub(repository: str, subset: str | None, split: str | None, key: str) -
     try:
         import datasets
     except ImportError as error:
-        raise UserError(f"hf:{repository} needs the package `datasets`: pip install 'ssrl[hub]', or name a file with {key}.path=…") from error
+        raise UserError(
+            f"hf:{repository} needs the package `datasets`: type in the clone pip install -e '.[hub]', or name a file with {key}.path=…"
+        ) from error
     try:
         rows = datasets.load_dataset(repository, subset, split=split)
     except (OSError, ValueError) as error:

@@ -74,7 +74,7 @@ def open_mirrors(
         raise UserError(f"logger.names has {unknown[0]!r}; known mirrors are {', '.join(NAMES)}: type e.g. logger.names=[csv]")
     for name in names:
         if name != "csv" and not _installed(name):
-            raise UserError(f'logger.names has {name}, which is not installed; type: pip install "ssrl[{name}]"')
+            raise UserError(f'logger.names has {name}, which is not installed; type in the clone: pip install -e ".[{name}]"')
     folder = folder.resolve()
     config = json.loads(dumps(config_dict))  # as the manifest would hold it: no secrets, plain values
     mirrors = Mirrors()

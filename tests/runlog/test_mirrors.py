@@ -27,7 +27,7 @@ def test_an_unknown_mirror_is_named(tmp_path):
 
 def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(mirrors, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'pip install "ssrl\[wandb\]"'):
+    with pytest.raises(UserError, match=r'pip install -e "\.\[wandb\]"'):
         open_some(["wandb"], tmp_path)
 
 
