@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from ssrl.compose import Composer
 from ssrl.config import Config
 from ssrl.overrides import rewrite
+from ssrl.policy.hardware import determinism
 from ssrl.policy.load import LoadedModel
 from ssrl.tasks.build import build_agent, build_policy
 from ssrl.tasks.sources import load_sources
@@ -100,7 +101,7 @@ def steps(configs: dict[str, Config], agents: dict[str, Agent], loaded: LoadedMo
             module = SearchRL(config, agents[name], None)
             trainer = L.Trainer(
                 accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                enable_model_summary=False, use_distributed_sampler=False)  # fmt: skip
+                enable_model_summary=False, use_distributed_sampler=False, deterministic=determinism(config.trainer.deterministic))  # fmt: skip
             questions = load_sources(config, ("train",)).train
             trainer.fit(module, datamodule=QuestionData(questions, seed=number, steps=1, size=config.train.questions))
             if number:

@@ -5,7 +5,8 @@
 Groups of 5 rollouts share a prompt of about 110 tokens and have 128 tokens each. Curves: (1) seconds and memory a token from 2k to 32k
 tokens an update, one group a row; (2) seconds a token at a fixed number of tokens in longer and longer rows, with attention by parts and
 with one mask a row; (3) seconds of one group of n, beside (prompt + n x response) tokens at the cost of a token of the group of 8.
-All sizes are steps of one run; every round takes them in a new order. Figures are medians [least, most] over the rounds.
+All sizes are steps of one run; every round takes them in a new order. Figures are medians [least, most] over the rounds. Memory is that of
+further steps, which are not timed, since free memory is given back before each of their updates.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class Sized(Agent):
 
 
 def measure(a: argparse.Namespace) -> dict[Case, list[dict[str, float]]]:
-    """Seconds, tokens, and MiB beyond what the process held before the update (weights, gradients, optimiser state), a row a round.
+    """Seconds and tokens of each case, a row a round; of ("memory", size), MiB beyond what the process held before the update.
 
     What the cases differ in is read anew by every step.
     """
     cases: list[Case] = [("tokens", t) for t in a.tokens] + [(f"rows {k}", r) for k in ("parts", "sdpa") for r in a.rows] + [("n", n) for n in a.n]
     rounds = [random.Random(number).sample(cases, len(cases)) for number in range(a.rounds)]
-    order = [min(cases, key=lambda case: case[1]), *(case for one in rounds for case in one)]  # the first makes the optimiser's state
+    order = [min(cases, key=lambda case: case[1]), *(case for one in rounds for case in one), *(("memory", t) for t in a.tokens)]
     sizes = [groups_of(case, a) for case in order]
     config = compose(
         f"model={a.model}", "experiment=quickstart", "prompt.prefill=''", "algo.kl=none", "algo.advantage=reward", "trainer=cpu",
@@ -88,22 +89,24 @@ def measure(a: argparse.Namespace) -> dict[Case, list[dict[str, float]]]:
         arrange(config, sized, case)
 
     def between() -> None:
-        forget_peak()
-        held.append(resident_mib())
+        if now[-1][0] == "memory":
+            forget_peak()
+            held.append(resident_mib())
 
     def after(module) -> None:
         m = module.last.metrics
-        found[now[-1]].append({"s": m["time/update_s"], "tokens": m["train/input_tokens"], "mib": peak_mib() - held[-1]})
+        measured = {"mib": peak_mib() - held[-1]} if now[-1][0] == "memory" else {"s": m["time/update_s"]}
+        found[now[-1]].append({"tokens": m["train/input_tokens"], **measured})
 
     train(config, sized, Around(before, between, after))
-    found[order[0]].pop(0)
+    found[order[0]].pop(0)  # it made the optimiser's state
     return found
 
 
 def groups_of(case: Case, a: argparse.Namespace) -> int:
     """Of the batch."""
     kind, size = case
-    if kind == "tokens":
+    if kind in ("tokens", "memory"):
         return max(round(size / GROUP), 1)
     return 1 if kind == "n" else max(a.rows)
 
@@ -120,7 +123,7 @@ def tables(a: argparse.Namespace, found: dict[Case, list[dict[str, float]]]) -> 
     lines = ["| tokens an update | ms a token | KiB a token, beyond what is held | s |", "|---|---|---|---|"]
     for size in a.tokens:
         rows = found["tokens", size]
-        kib = [1024 * row["mib"] / row["tokens"] for row in rows]
+        kib = [1024 * row["mib"] / row["tokens"] for row in found["memory", size]]
         lines.append(f"| {rows[0]['tokens']:.0f} | {show(_ms(rows))} | {show(kib)} | {show([row['s'] for row in rows])} |")
     lines += ["", "| groups a row | ms a token, by parts | ms a token, one mask |", "|---|---|---|"]
     lines += [f"| {r} | {show(_ms(found['rows parts', r]))} | {show(_ms(found['rows sdpa', r]))} |" for r in a.rows]
@@ -145,7 +148,7 @@ def plot(a: argparse.Namespace, found: dict[Case, list[dict[str, float]]]) -> st
     linear = Series(label="(prompt + n x response) tokens", points=tuple((n, unit * found["n", n][0]["tokens"]) for n in a.n), colour=1)
     cells = [
         ("ms a token, by tokens an update", [line("one group a row", tokens, ms, 0)]),
-        ("MiB of the update, by tokens", [line("one group a row", tokens, lambda row: row["mib"], 0)]),
+        ("MiB of the update, by tokens", [line("one group a row", [("memory", t) for t in a.tokens], lambda row: row["mib"], 0)]),
         ("ms a token, by groups a row", [line(k, [(f"rows {k}", r) for r in a.rows], ms, c, lambda case, row: case[1]) for c, k in enumerate(("parts", "sdpa"))]),
         ("s of a group, by n", [line("measured", by_n, lambda row: row["s"], 0, lambda case, row: case[1]), linear]),
     ]  # fmt: skip

@@ -5,7 +5,8 @@
 
 The update's work is counted from the shapes (a product of [a, b] and [b, c] is 2abc; backward is twice forward; attention over the
 prompt and the response's own tokens only; logits that are computed again count once). Decoding must read all weights and the keys and
-values so far once a step; a copy reads and writes. Ceilings and steps alternate; figures are medians [least, most].
+values so far once a step; a copy reads and writes. A step's ceilings are the better of those before and after it, since the speed of a
+machine drifts; figures are medians [least, most].
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main() -> None:
         ceiling.update(product=product(dtype), copy=copied())
 
     def after(module) -> None:
+        ceiling.update(product=max(ceiling["product"], product(dtype)), copy=max(ceiling["copy"], copied()))
         m, rollouts = module.last.metrics, module.last.rollouts
         n, new = config.rollout.n, config.rollout.max_response_tokens
         prompts = [len(rollouts[first].prompt_ids) for first in range(0, len(rollouts), n)]
@@ -70,7 +72,7 @@ def copied() -> float:
     return 2 * x.nbytes / _fastest(lambda: y.copy_(x))
 
 
-def _fastest(call, times: int = 3) -> float:
+def _fastest(call, times: int = 5) -> float:
     taken = []
     for _ in range(times):
         started = time.perf_counter()

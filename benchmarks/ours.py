@@ -16,7 +16,7 @@ from ssrl.compose import Composer
 from ssrl.config import Config
 from ssrl.data.order import QuestionStream
 from ssrl.overrides import rewrite
-from ssrl.policy.hardware import precision
+from ssrl.policy.hardware import determinism, precision
 from ssrl.policy.load import LoadedModel, load_tokenizer
 from ssrl.rollout.render import Renderer
 from ssrl.tasks.build import build_agent, build_policy, device_of
@@ -83,7 +83,8 @@ def train(config: Config, agent: Agent, callback: L.Callback, questions: Sequenc
     t = config.trainer
     trainer = L.Trainer(
         accelerator=t.accelerator, devices=1, precision=precision(t.precision, device_of(config).type), max_epochs=1, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, callbacks=[callback])  # fmt: skip
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        deterministic=determinism(t.deterministic), callbacks=[callback])  # fmt: skip
     asked = questions if questions is not None else load_sources(config, ("train",)).train
     data = QuestionData(asked, seed=config.seed, steps=config.train.steps, size=config.train.questions)
     trainer.fit(SearchRL(config, agent, None), datamodule=data)

@@ -1,7 +1,7 @@
 """GRPO steps of TRL, one a turn: the other side of `beside_trl.py`, which starts it with a Python that has TRL (tried: 1.16).
 
 Every response has the full length: sampled (`min_new_tokens`), or random tokens where they are `--given`. A turn's answer is seconds of
-generate (with decoding and scoring) and update (forward, backward, optimiser), and the peak memory of the update.
+generate (with decoding and scoring) and update (forward, backward, optimiser); of a turn named "peak", the peak memory of the update, too.
 """
 
 from __future__ import annotations
@@ -54,20 +54,22 @@ class Clock(TrainerCallback):
     """Waits for its turn before a step, and answers after it."""
 
     def on_step_begin(self, args: GRPOConfig, state: object, control: object, **kwargs: object) -> object:
-        control.should_training_stop = not my_turn()
-        self.started = time.perf_counter()
+        self.turn = my_turn()
+        control.should_training_stop = not self.turn
         return control
 
     def generated(self, seconds: float) -> None:
         self.generate = seconds
-        forget_peak()
-        self.before = resident_mib()
+        if self.turn == "peak":
+            forget_peak()
+            self.before = resident_mib()
         self.update = time.perf_counter()
 
     def on_step_end(self, *_: object, **kwargs: object) -> None:
         now = time.perf_counter()
         update = now - self.update
-        answer({"generate": self.generate, "update": update, "step": self.generate + update, "peak": peak_mib(), "before": self.before})
+        memory = {"peak": peak_mib(), "before": self.before} if self.turn == "peak" else {}
+        answer({"generate": self.generate, "update": update, "step": self.generate + update, **memory})
 
 
 def build(a: argparse.Namespace) -> GRPOTrainer:

@@ -115,6 +115,7 @@ RANGES: dict[str, tuple[float, float]] = {  # both ends belong to the range
     "guard.entropy_factor": (1, INFINITY),
     "guard.length_factor": (1, INFINITY),
     "guard.searches_frac": (0, 1),
+    "guard.mismatch": (0, INFINITY),
     "trainer.devices": (1, INFINITY),
     "trainer.num_nodes": (1, INFINITY),
     "trainer.row_tokens": (1, INFINITY),

@@ -7,6 +7,8 @@ from operator import attrgetter
 from ssrl.config import ANSWERING, Config, EngineConfig, RetrieverConfig
 from ssrl.schema import idle, keys
 
+_WRAPPER = 64  # tokens around the documents of an answered search, at most
+
 
 def budgets_fit(config: Config) -> str | None:
     rollout, context = config.rollout, config.model.context
@@ -24,6 +26,16 @@ def budgets_fit(config: Config) -> str | None:
                 f"{rollout.max_information_tokens} make {total + documents}, more than model.context={context}: lower one of them"
             )
     return None
+
+
+def longest(config: Config) -> int:
+    """Tokens of the longest sequence that a rollout can reach: an engine that samples need not be made for more."""
+    rollout, context = config.rollout, config.model.context
+    if config.task == "ask" or any(engine.name == "sim2real" and engine.k == "all" for engine in engines(config)):
+        return context  # a question of any length, or searches without an end
+    answers = max(answered(engine) for engine in engines(config))
+    documents = answers * (rollout.max_information_tokens + _WRAPPER)
+    return min(context, rollout.max_prompt_tokens + rollout.max_response_tokens + documents)
 
 
 def engines(config: Config) -> list[EngineConfig]:

@@ -13,6 +13,7 @@ SHORT = {  # words, and what the answer holds
     "machine": ("--steps 1 model=tiny rollout.n=2", "| decode, GB/s |"),
     "generation": ("--model tiny --dtype fp32 --questions 2 --n 2 --new 64 --rounds 1", "| two turns | one plain call |"),
     "beside_trl": ("--worker --given --model tiny --questions 2 --n 2 --new 8 --steps 1", '@ {{"generate"'),
+    "gpu_check": ("--only attention --out {folder}/found.json", "attention: ok"),
     "step": ("--model tiny --n 2 --questions 2 --steps 1", "| 2 | 4 |"),
 }
 

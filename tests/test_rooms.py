@@ -43,7 +43,7 @@ ROOMS: dict[str, set[str]] = {  # room: the rooms that it may import besides its
     "runlog": {"types", "config", "schema"},
     "report": {"types", "config", "runlog", "table"},
     "training": SCORING | LEARNING | OUTSIDE | {"config", "data", "runlog"},
-    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"check_trainer", "processes", "data", "runlog", "table", "report", "training"},
+    "tasks": SCORING | LEARNING | OUTSIDE | ENTRY | {"check_engine", "check_trainer", "processes", "data", "runlog", "table", "report", "training"},
 }
 TORCH = {"torch", "lightning", "transformers", "peft", "vllm", "accelerate"}
 TORCH_ROOMS = {"algo", "policy", "rollout", "training", "tasks"}

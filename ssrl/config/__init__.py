@@ -241,6 +241,8 @@ class GuardConfig:
     """or response length above this multiple of it,"""
     searches_frac: float = 0.1
     """or searches per rollout below this share of it, where there were any."""
+    mismatch: float = added(0.3)
+    """Sampler and update disagree where their log-probabilities of the sampled tokens differ by more than this on average (nats): old or wrong weights, or another arithmetic."""
 
 
 @dataclass

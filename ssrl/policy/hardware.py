@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Literal
 
 import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt(3)
-_NEVER, _GIB = -1, 2**30
+_NEVER, _GIB, _MOST = -1, 2**30, 2**25  # bytes; _MOST: what an older glibc allows
 
 
 def computes_bf16(device: str) -> bool:
@@ -40,5 +41,16 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _GIB)
+        if not mallopt(_M_MMAP_THRESHOLD, _GIB):
+            mallopt(_M_MMAP_THRESHOLD, _MOST)
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
+
+
+def determinism(wanted: bool) -> Literal["warn"] | bool:
+    """Lightning's word for `trainer.deterministic`: kernels whose results repeat, where there are such.
+
+    PyTorch would then also write not-a-number into every new tensor, to show where something reads what it has not written. That makes no
+    result repeat that did not before, and it costs memory traffic in every operation of sampler and update; it is switched off.
+    """
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    return "warn" if wanted else False

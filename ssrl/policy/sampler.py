@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,11 +14,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ssrl.policy.decode import ATTENTION, SharedPrefixCache, check_supported, step
 from ssrl.policy.packed import pack_linears, repack
-from ssrl.policy.shard import WholeWeights, is_sharded
+from ssrl.policy.shard import WholeWeights
 from ssrl.policy.stop import holds_stop
 from ssrl.types import Completion, Finish, Request, Sampling
 
 _BLOCK = 64  # tokens of the vocabulary that are summed together when one is drawn
+_BASE = ".base_layer."  # in the name of a weight that has an adapter
 _COMPACT_BELOW = 0.9  # drop finished sequences from the batch once fewer than this share is left
 
 
@@ -40,14 +41,18 @@ class TransformersSampler:
 
     Every request draws its tokens from its own generator, one number a token, so results do not depend on what else is in the
     batch (up to rounding of the matrix products). The sampler works on its own copy of the weights in `dtype`.
+
+    Args:
+        device: where it samples; None: where the policy is, also after that has moved.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end_ids: frozenset[int], *, batch: int = 256, dtype: torch.dtype
-    ) -> None:
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end_ids: frozenset[int], *, batch: int = 256, dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> None:  # fmt: skip
         check_supported(model)
         self.source, self.tokenizer, self.end_ids, self.batch = model, tokenizer, end_ids, batch
-        self.dtype = dtype
+        self.dtype, self.device = dtype, device
         self.listener: Callable[[int, int], None] | None = None  # told (index of the request, token) as tokens are drawn
         self.model: PreTrainedModel | None = None
         self.publish()
@@ -55,9 +60,9 @@ class TransformersSampler:
     def publish(self) -> None:
         """Take over the policy's weights as they are now; adapters are merged into them."""
         with torch.no_grad():
-            moved = self.model is not None and self.model.device != self.source.device and not is_sharded(self.source)
+            moved = self.model is not None and self.device is None and self.model.device != self.source.device
             if self.model is None or moved:
-                self.model = _frozen_copy(self.source, self.dtype)
+                self.model = _frozen_copy(self.source, self.dtype, self.device or self.source.device)
                 pack_linears(self.model)
             else:
                 repack(self.model, merged_weights(self.source))
@@ -210,18 +215,42 @@ def _invert(probability: Tensor, uniform: Tensor) -> Tensor:
 
 
 def merged_weights(model: PreTrainedModel) -> Mapping[str, Tensor]:
-    """The plain model's weights by name, with adapters (if any) merged in."""
-    if not hasattr(model, "peft_config"):
-        return WholeWeights(model)
-    merged = copy.deepcopy(model).merge_and_unload()
-    return dict(merged.state_dict())
+    """The plain model's weights by name, with adapters (if any) merged in; each is made when it is read."""
+    return _Merged(model) if hasattr(model, "peft_config") else WholeWeights(model)
 
 
-def _frozen_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    plain = copy.deepcopy(model)
+class _Merged(Mapping[str, Tensor]):
+    """The weights of a model with adapters, under the names that they have without."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._base, self._adapters = model.get_base_model(), list(model.active_adapters)
+        state = self._base.state_dict()
+        self._weights = {name.replace(_BASE, "."): (name, weight) for name, weight in state.items() if ".lora_" not in name}
+
+    def __getitem__(self, name: str) -> Tensor:
+        own, weight = self._weights[name]
+        if not own.endswith(f"{_BASE}weight"):
+            return weight
+        layer = self._base.get_submodule(own.removesuffix(f"{_BASE}weight"))
+        return sum((layer.get_delta_weight(adapter) for adapter in self._adapters), weight).to(weight.dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def _frozen_copy(model: PreTrainedModel, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """The plain model for inference. Only weights are cast, one at a time: the frequencies of rotary embeddings, which are no weights, would turn
+    far positions by a radian and more if they were rounded to bfloat16."""
+    weights = {id(p): torch.nn.Parameter(p.detach().to(device, dtype, copy=True), requires_grad=False) for p in model.parameters()}
+    plain = copy.deepcopy(model, weights)
     if hasattr(plain, "peft_config"):
-        plain = plain.merge_and_unload()
-    plain = plain.to(dtype).eval().requires_grad_(False)
+        plain, merged = plain.unload(), merged_weights(model)
+        for name, parameter in plain.named_parameters():
+            parameter.copy_(merged[name])
+    plain = plain.to(device).eval().requires_grad_(False)
     plain.config._attn_implementation = ATTENTION
     return plain
 

@@ -31,7 +31,7 @@ def shard(root: nn.Module, decoders: Sequence[nn.Module], mesh: DeviceMesh, *, h
     The forward of `root` must hold whatever reads its weights, and take no tensors. Gradients are averaged over processes.
 
     Args:
-        half: layers are gathered in bfloat16, what autocast would cast them to; gradients are still summed in float32.
+        half: layers are gathered in bfloat16, as autocast would cast their products (norms, which it leaves alone, are rounded, too); gradients are still summed in float32.
         offload: pieces, gradients and optimiser state stay in the memory of the CPU.
     """
     policy = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ssrl.errors import UserError
 from ssrl.policy.vllm_protocol import Job, Written
+from ssrl.types import seed_for
 
 _SETTINGS = {  # what vLLM reads from the environment
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives here, so that weights are handed over in memory
@@ -36,7 +37,7 @@ class InProcess:
 
     def __init__(
         self, folder: str, *, revision: str | None, device: torch.device, dtype: torch.dtype, context: int, batch: int, cache_gb: float,
-        sleep: bool = True, seed: int = 0,
+        sleep: bool = True,
     ) -> None:  # fmt: skip
         if torch.distributed.is_initialized():
             raise RuntimeError("the engine is made before the processes of a run meet: it takes a process group of its own, and gives it up")
@@ -62,7 +63,7 @@ class InProcess:
                 )
             try:
                 self.engine = LLM(
-                    model=folder, revision=revision, tokenizer_revision=revision, dtype=str(dtype).removeprefix("torch."), seed=seed % 2**31,
+                    model=folder, revision=revision, tokenizer_revision=revision, dtype=str(dtype).removeprefix("torch."),
                     load_format="dummy", max_model_len=context, max_num_seqs=batch, kv_cache_memory_bytes=int(cache_gb * 2**30),
                     gpu_memory_utilization=0.01,  # asks for nothing beyond the cache above; the policy has the rest
                     hf_overrides={"tie_word_embeddings": False},  # a tied output embedding would keep its first weights
@@ -91,7 +92,10 @@ class InProcess:
         from vllm import SamplingParams
 
         prompts = [{"prompt_token_ids": list(job.ids), "cache_salt": version} for job in jobs]
-        with torch.autocast(self.device.type, enabled=False):  # sampling has a type of its own, also within a training step
+        # sampling has a type of its own, also within a training step
+        with torch.autocast(self.device.type, enabled=False), torch.random.fork_rng(devices=_cards(self.device)):
+            # requests without a generator of their own draw from this process's: no two batches, and no two processes, may do so alike
+            torch.manual_seed(seed_for(0, "batch", *(job.seed for job in jobs)))
             outputs = self.engine.generate(prompts, [SamplingParams(**job.parameters) for job in jobs], use_tqdm=False)
         return [_written(output.outputs[0]) for output in outputs]
 
@@ -124,11 +128,15 @@ def _written(output: Any) -> Written:
     )
 
 
+def _cards(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []
+
+
 @contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
     """vLLM seeds every stream of random numbers of the process and takes over its threads: both are put back."""
     states, threads, set_threads = (random.getstate(), np.random.get_state()), torch.get_num_threads(), torch.set_num_threads
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), warnings.catch_warnings():
+    with torch.random.fork_rng(devices=_cards(device)), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # about its own code
         try:
             yield

@@ -20,6 +20,7 @@ class Job:
 
     ids: tuple[int, ...]  # everything so far
     parameters: dict[str, Any]  # fields of vLLM's SamplingParams, fit for JSON
+    seed: int  # of the request, also where vLLM is not to give it a generator of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def job(request: Request, end_ids: frozenset[int], *, vocabulary: int, seeded: b
         "stop": list(request.stop), "include_stop_str_in_output": True, "detokenize": bool(request.stop), "skip_special_tokens": False,
         "spaces_between_special_tokens": False, "ignore_eos": True, "stop_token_ids": sorted(end_ids),
     }  # fmt: skip
-    return Job(ids=request.prompt_ids, parameters=parameters | ({"seed": request.seed} if seeded else {}))
+    return Job(ids=request.prompt_ids, parameters=parameters | ({"seed": request.seed} if seeded else {}), seed=request.seed)
 
 
 def ending(request: Request, written: Written, end_ids: frozenset[int], tokenizer: PreTrainedTokenizerBase) -> tuple[int, Finish]:

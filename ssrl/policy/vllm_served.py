@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -50,7 +51,7 @@ class Served:
         try:
             write_weights(weights, target)
             self.servers.load(str(target), version)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:  # a disk that is full is the latter
             deque(weights, maxlen=0)  # the other processes are still going through them
             raise UserError(f"weights cannot be written to rollout.weights={self.folder} ({error}); name a folder that the servers can read, too") from error
         finally:

@@ -17,7 +17,7 @@ from rich.console import Console
 from ssrl.check_trainer import FLEX_ON_CPU
 from ssrl.config import Config
 from ssrl.errors import UserError
-from ssrl.policy.hardware import precision
+from ssrl.policy.hardware import determinism, precision
 from ssrl.policy.load import load_model
 from ssrl.policy.shard import is_sharded
 from ssrl.processes import is_first_process
@@ -69,7 +69,8 @@ class Fit:
         if c.model.attention == "flex" and device.type == "cpu":  # trainer=auto found no GPU
             raise UserError(FLEX_ON_CPU)
         loaded = build_policy(c)
-        loaded.model.to(device)  # the sampler's copy is laid out for where the policy is
+        if c.trainer.strategy != "fsdp":  # which moves each layer when it has cut it, so that no card must hold the whole
+            loaded.model.to(device)  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         self.evaluating = build_evaluating(c, agent, loaded)
         if self.first:
@@ -113,7 +114,7 @@ class Fit:
                 accelerator=t.accelerator, devices=t.devices, num_nodes=t.num_nodes, strategy=strategy_of(c),
                 precision=precision(t.precision, device_of(c).type), max_epochs=1, logger=False, enable_checkpointing=False,
                 enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-                deterministic="warn" if t.deterministic else False, default_root_dir=self.folder.path,
+                deterministic=determinism(t.deterministic), default_root_dir=self.folder.path,
                 callbacks=[self.interruption, recorder, validator, guard, checkpoints], plugins=[AtomicCheckpointIO()])  # fmt: skip
         except (MisconfigurationException, ValueError, ImportError) as error:  # not here, unknown, or without its package
             reason = " ".join(str(error).split())

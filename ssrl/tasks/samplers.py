@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from ssrl.calls.vllm import VllmServers
+from ssrl.check_engine import longest
 from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.policy.decode import check_supported
@@ -28,19 +29,23 @@ def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> 
     Raises:
         UserError: the model's attention is not one that updates compute, vLLM cannot run it, or a server does not answer as it must.
     """
-    r, context = config.rollout, config.model.context
+    r = config.rollout
     dtype = sampler_dtype(r.dtype, device.type)
     if r.name == "hf":
-        return TransformersSampler(loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=dtype)
+        where = device if config.trainer.strategy == "fsdp" else None  # the policy waits on the CPU until it is cut
+        return TransformersSampler(loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=dtype, device=where)
     check_supported(loaded.model)  # vLLM may sample from it, but packed rows would not see it as vLLM does
-    longest = getattr(loaded.model.config, "max_position_embeddings", context)
-    if context > longest:
-        raise UserError(f"model.context={context} is more than the {longest} tokens that the model was made for, which vLLM refuses: type model.context={longest}")
+    context, made_for = longest(config), getattr(loaded.model.config, "max_position_embeddings", config.model.context)
+    if context > made_for:
+        raise UserError(
+            f"model.context={config.model.context} is more than the {made_for} tokens that the model was made for, which vLLM refuses: "
+            f"type model.context={made_for}"
+        )
     backend: Backend
     if r.name == "vllm":
         backend = InProcess(
             loaded.folder, revision=config.model.revision, device=device, dtype=dtype, context=context, batch=r.batch, cache_gb=r.cache_gb,
-            sleep=r.sleep, seed=config.seed)  # fmt: skip
+            sleep=r.sleep)  # fmt: skip
     else:
         servers = VllmServers(
             r.urls, model=loaded.folder, dtype=str(dtype).removeprefix("torch."), context=context, batch=r.batch, timeout_s=r.timeout_s)  # fmt: skip

@@ -35,11 +35,14 @@ class Watch:
     def trained(self, metrics: Mapping[str, float]) -> list[str]:
         """After a training step."""
         c, first = self.config, self.state["first"]
+        gap = metrics.get("mismatch/mean_abs", 0.0)
+        found = [self._once(
+            "mismatch", gap > c.mismatch,
+            f"log-probabilities of sampler and update differ by {gap:.3g} on average (mismatch/mean_abs): does the engine have the new weights?")]  # fmt: skip
         now = {name: metrics.get(f"train/{name}") for name in ("entropy", "response_tokens", "searches")}
         if len(first) < _BASELINE:
             first.append(now)
-            return []
-        found = []
+            return [sentence for sentence in found if sentence]
         for name, words in (("entropy", "entropy"), ("response_tokens", "response length"), ("searches", "searches per rollout")):
             known = [row[name] for row in first if row[name] is not None]
             if not known or now[name] is None:

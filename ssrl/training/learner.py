@@ -18,7 +18,7 @@ from ssrl.algo.kl import ESTIMATORS, Coefficient
 from ssrl.algo.loss import policy_loss
 from ssrl.algo.tokens import LOG_RATIO_LIMIT, Objective, Tokens
 from ssrl.algo.value import explained_variance, value_loss
-from ssrl.config import Config
+from ssrl.config import GROUP_RELATIVE, Config
 from ssrl.policy.critic import Critic
 from ssrl.policy.logprobs import row_hidden, token_logprobs
 from ssrl.rollout.pack import Row
@@ -80,6 +80,12 @@ class Learner:
         kl = a.kl == "reward" or (a.kl == "loss" and a.kl_coef)
         needed = kl or a.whiten or self.selects or a.entropy_coef or a.correction != "none" or a.advantage not in ADVANTAGES
         return self.config.train.skip_no_signal and not needed
+
+    @property
+    def skips_equal_rewards(self) -> bool:
+        """Whether a group is not computed if all of its rollouts scored the same: it is then without an advantage."""
+        a = self.config.algo
+        return self.skips_no_signal and a.advantage in GROUP_RELATIVE and not a.overlong_buffer
 
     # Before the updates
 
@@ -241,7 +247,7 @@ class Learner:
 
     @staticmethod
     def _gather(values: Tensor) -> Tensor:
-        return torch.cat([part.to(values.device) for part in ranks.gathered([values])])
+        return torch.cat([part.to(values.device) for part in ranks.gathered([values.cpu()])])  # a GPU's tensor would be opened on that GPU by all
 
     def _mean(self, values: Tensor) -> float:
         total, count = ranks.total([float(values.double().sum()), float(len(values))], values.device)

@@ -95,7 +95,7 @@ class SearchRL(L.LightningModule):
         if self.config.trainer.balance:
             kept, number = balanced(
                 kept, number, updates=self.config.algo.updates, share_prompt=self.config.trainer.share_prompt,
-                skip_flat=self.learner.skips_no_signal)  # fmt: skip
+                skip_flat=self.learner.skips_equal_rewards)  # fmt: skip
         if self.config.train.pipeline:
             self._sample_ahead()
         else:
@@ -152,8 +152,6 @@ class SearchRL(L.LightningModule):
             The metrics of the losses added up, and the step's own.
         """
         optimizers = self._optimizers()
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=False)
         torch.clear_autocast_cache()  # it may hold low-precision copies of the weights from before the last update
         count = int(ranks.largest(float(rows), self.device))  # every process runs as many passes
         alone = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)  # gradients meet once, in the last pass
@@ -166,7 +164,10 @@ class SearchRL(L.LightningModule):
                 sums[name] = sums.get(name, 0.0) + float(value)
         names = sorted(sums)
         sums = dict(zip(names, ranks.total([sums[n] for n in names], self.device), strict=True))
-        return sums | self._step(optimizers, sums.get("loss/total", 0.0) + sums.get("critic/loss", 0.0))
+        found = sums | self._step(optimizers, sums.get("loss/total", 0.0) + sums.get("critic/loss", 0.0))
+        for optimizer in optimizers:
+            optimizer.zero_grad()  # not before the next update: while rollouts are sampled their memory is the sampler's
+        return found
 
     def _step(self, optimizers: Sequence[torch.optim.Optimizer], loss: float) -> dict[str, float]:
         """The policy's optimiser comes first, then the critic's."""

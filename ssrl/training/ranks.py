@@ -35,15 +35,16 @@ def together(work: Callable[[], T], device: torch.device) -> T:
     """What `work` returns on this process.
 
     Raises:
-        UserError: on all processes, where it was raised on any; else the others would wait for one that has gone.
+        UserError: on all processes, where it was raised on any; else the others would wait for one that has gone. Any other exception is
+            raised where it was, and as a UserError on the others.
     """
     problem = result = None
     try:
         result = work()
-    except UserError as error:
+    except Exception as error:
         problem = error
     if largest(float(problem is not None), device):
-        raise problem or UserError("another process had to stop; its sentence says why")
+        raise problem or UserError("another process had to stop; what it printed says why")
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_optimizer_state_dict
 
+from ssrl.training import ranks
 from ssrl.training.files import REST, read_whole, shards_of
 
 
@@ -31,16 +33,12 @@ class Sharded(ModelParallelStrategy):
         """Every process writes its pieces; then a link is set to them at once, and the pieces before are removed."""
         path = Path(self.broadcast(str(filepath)))
         before, folder = shards_of(path)
-        if self.is_global_zero:
+
+        def begin() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-        self.barrier()
-        optimizers = {f"optimizer_{i}": state for i, state in enumerate(checkpoint.pop("optimizer_states", []))}
-        try:
-            dcp.save({"state_dict": checkpoint.pop("state_dict"), **optimizers}, checkpoint_id=folder)
-        except CheckpointException as problem:  # raised on all processes; no Exception, so nobody would take it for a full disk
-            raise OSError("; ".join(str(error) for error, _ in problem.failures.values())) from problem
-        if self.is_global_zero:
+
+        def end() -> None:
             with open(folder / REST, "wb") as file:
                 torch.save(checkpoint, file)
                 file.flush()
@@ -50,7 +48,18 @@ class Sharded(ModelParallelStrategy):
             link.symlink_to(folder.name, target_is_directory=True)
             os.replace(link, path)
             shutil.rmtree(before, ignore_errors=True)
-        self.barrier()
+
+        self._by_first(begin)
+        optimizers = {f"optimizer_{i}": state for i, state in enumerate(checkpoint.pop("optimizer_states", []))}
+        try:
+            dcp.save({"state_dict": checkpoint.pop("state_dict"), **optimizers}, checkpoint_id=folder)
+        except CheckpointException as problem:  # raised on all processes; no Exception, so nobody would take it for a full disk
+            raise OSError("; ".join(str(error) for error, _ in problem.failures.values())) from problem
+        self._by_first(end)
+
+    def _by_first(self, work: Callable[[], None]) -> None:
+        """The first process does it while the others wait; where it fails, all stop."""
+        ranks.together(work if self.is_global_zero else lambda: None, self.root_device)
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         path = Path(self.broadcast(str(checkpoint_path)))

@@ -50,6 +50,30 @@ print(max([faults() for _ in range(60)][-10:]))  # the first ones find their pla
     assert found["plain"] > 10_000 > 100 > found["keep"]
 
 
+def test_a_glibc_that_refuses_a_gibibyte_is_told_less(monkeypatch):
+    told = []
+
+    class Older:
+        def mallopt(self, option, value):
+            told.append((option, value))
+            return value <= 2**25
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Older())
+    hardware.keep_freed_memory()
+    assert told == [(-3, 2**30), (-3, 2**25), (-1, -1)]
+
+
+@pytest.mark.parametrize(("wanted", "word"), [(True, "warn"), (False, False)])
+def test_kernels_repeat_their_results_and_new_tensors_are_not_filled(wanted, word):
+    assert hardware.determinism(wanted) == word
+    torch.use_deterministic_algorithms(wanted, warn_only=True)  # as Lightning does
+    try:
+        torch.full((2**16,), 7.0)  # its place is free again
+        assert not torch.empty(2**16).isnan().any()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_another_c_library_is_left_alone(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     hardware.keep_freed_memory()

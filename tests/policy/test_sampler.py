@@ -316,6 +316,20 @@ def test_bfloat16_stays_near_float32(tiny):
     assert all(a.logprobs == pytest.approx(b.logprobs, abs=0.1) for a, b in pairs)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sampler_in_bfloat16_rounds_weights_and_not_where_a_token_stands(tiny, family):
+    model = make(family)
+    copied = TransformersSampler(model, tiny.tokenizer, frozenset(), dtype=torch.bfloat16).model
+    frequencies = {name: buffer for name, buffer in model.named_buffers() if "inv_freq" in name}
+    assert frequencies
+    for name, buffer in copied.named_buffers():
+        if name in frequencies:
+            assert torch.equal(buffer, frequencies[name])
+    assert {p.dtype for p in copied.parameters()} == {torch.bfloat16}
+    tied = model.config.tie_word_embeddings
+    assert (copied.get_output_embeddings().weight is copied.get_input_embeddings().weight) is tied
+
+
 def test_the_policy_itself_is_left_alone(tiny):
     model = make("qwen2").train()
     state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -355,6 +369,18 @@ def test_adapters_are_merged_at_first_and_at_every_publish(tiny, family):
     assert after != before
     check(after)
     assert any("lora" in name for name, _ in policy.named_parameters()), "the adapters are still apart"
+
+
+def test_merged_weights_are_those_that_merging_gives_under_the_names_of_the_plain_model():
+    from peft import LoraConfig, get_peft_model
+
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        policy = get_peft_model(make("qwen2"), LoraConfig(r=2, lora_alpha=8, target_modules="all-linear", init_lora_weights=False))
+    found = dict(merged_weights(policy))
+    expected = copy.deepcopy(policy).merge_and_unload().state_dict()
+    assert found.keys() == expected.keys() == make("qwen2").state_dict().keys()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
 def test_merged_weights_of_a_plain_model_are_its_own():

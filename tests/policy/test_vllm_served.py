@@ -1,6 +1,8 @@
 """rollout=vllm_server: how weights reach servers, and the real server (vLLM's CPU build) in a process of its own."""
 
 import os
+import resource
+import signal
 
 import pytest
 import torch
@@ -68,6 +70,19 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Served(Reader(), tmp_path / "file", here).load(iter({"a": torch.ones(1)}.items()), "v1")
 
 
+def test_a_disk_that_is_full_is_one_sentence_and_every_weight_is_read_all_the_same(tmp_path):
+    weights = iter({name: torch.ones(100_000) for name in "abc"}.items())
+    limits, told = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match="rollout.weights=.* name a folder"):
+            Served(Reader(), tmp_path / "w", here).load(weights, "v1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, told)
+    assert list(weights) == [] and os.listdir(tmp_path / "w") == []
+
+
 def test_one_process_writes_and_all_learn_the_version(tmp_path):
     def elsewhere(work, beside):
         beside()
@@ -81,7 +96,7 @@ def test_one_process_writes_and_all_learn_the_version(tmp_path):
 
 def test_a_job_carries_its_version_as_salt_and_an_answer_is_read_whole(tmp_path):
     servers = Reader()
-    (done,) = Served(servers, tmp_path, here).generate([Job(ids=(1, 2), parameters={"seed": 3})], "v1")
+    (done,) = Served(servers, tmp_path, here).generate([Job(ids=(1, 2), parameters={"seed": 3}, seed=3)], "v1")
     assert servers.bodies == [{"token_ids": [1, 2], "sampling_params": {"seed": 3}, "cache_salt": "v1"}]
     assert (done.ids, done.logprobs, done.top, done.finish, done.versions) == ((7,), (-0.5,), ((-0.5, -1.5),), "length", ("v1",))
 

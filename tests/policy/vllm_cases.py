@@ -123,6 +123,40 @@ def without_seeds_the_rollouts_of_a_group_still_differ(sampler):
         sampler.seeded = True
 
 
+def without_seeds_a_batch_repeats_and_another_is_drawn_otherwise(sampler):
+    """Processes begin with the same random numbers, and must not explore the same."""
+    sampler.seeded = False
+    try:
+        one, again, other = (
+            [done.ids for done in sampler.generate([request([5, 6, 7], seed=seed + i) for i in range(6)])] for seed in (0, 0, 100))  # fmt: skip
+    finally:
+        sampler.seeded = True
+    assert one == again and not set(one) & set(other)
+
+
+def what_a_group_and_its_next_turn_have_in_common_is_computed_once(sampler):
+    read: list[tuple[int, int]] = []
+    generate = sampler.backend.engine.generate
+
+    def watched(*args, **options):
+        outputs = generate(*args, **options)
+        read.extend((len(output.prompt_token_ids), output.num_cached_tokens) for output in outputs)
+        return outputs
+
+    sampler.backend.engine.generate = watched
+    try:
+        prompt = range(1, 250)
+        sampler.publish()  # nothing is cached now
+        del read[:]
+        first = sampler.generate([request(prompt, seed=seed, n=20) for seed in range(4)])
+        assert [cached > 0 for _, cached in read] == [False, True, True, True], read
+        del read[:]
+        sampler.generate([request((*prompt, *done.ids, 9, 9), seed=7) for done in first])
+        assert all(cached >= 128 for _, cached in read), read
+    finally:
+        sampler.backend.engine.generate = generate
+
+
 def after_rest_comes_a_publish(sampler):
     sampler.rest()
     try:
@@ -164,7 +198,10 @@ SHARED = (
     without_seeds_the_rollouts_of_a_group_still_differ,
     after_rest_comes_a_publish,
 )
-CASES = (*SHARED, more_prompts_than_are_read_at_once_keep_their_seeds, weights_of_another_version_are_an_error)
+CASES = (
+    *SHARED, without_seeds_a_batch_repeats_and_another_is_drawn_otherwise, what_a_group_and_its_next_turn_have_in_common_is_computed_once,
+    more_prompts_than_are_read_at_once_keep_their_seeds, weights_of_another_version_are_an_error,
+)  # fmt: skip
 
 
 def in_process(folder):

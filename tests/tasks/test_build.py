@@ -1,12 +1,14 @@
 """What cannot be built is said in a sentence, before anything runs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from ssrl.config import Config, RolloutConfig, TrainerConfig
+from ssrl.check_engine import longest
+from ssrl.config import Config, EngineConfig, ModelConfig, RolloutConfig, TrainerConfig
 from ssrl.errors import UserError
 from ssrl.tasks.build import device_of
 from ssrl.tasks.samplers import build_sampler
@@ -26,3 +28,20 @@ def test_a_model_with_sliding_windows_is_no_policy_whatever_samples(name):
     config = Config(rollout=RolloutConfig(name=name, urls=["http://127.0.0.1:9"]))
     with pytest.raises(UserError, match="qwen2 has .*sliding_attention"):
         build_sampler(config, loaded, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "tokens"),
+    [
+        (EngineConfig(name="fullsim"), 100 + 50),
+        (EngineConfig(name="fullreal", max_turns=2), 100 + 50 + 2 * (30 + 64)),  # documents and what is around them
+        (EngineConfig(name="sim2real", k="3"), 100 + 50 + 3 * (30 + 64)),
+        (EngineConfig(name="sim2real", k="all"), 8192),  # searches without an end
+    ],
+)
+def test_an_engine_that_samples_is_made_for_the_longest_sequence_of_the_run_and_not_of_the_model(engine, tokens):
+    rollout = RolloutConfig(max_prompt_tokens=100, max_response_tokens=50, max_information_tokens=30)
+    config = Config(engine=engine, rollout=rollout, model=ModelConfig(context=8192))
+    assert longest(config) == tokens
+    assert longest(replace(config, task="ask")) == 8192  # a question may be longer than those of the data
+    assert longest(replace(config, model=ModelConfig(context=120))) == 120

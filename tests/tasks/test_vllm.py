@@ -22,7 +22,7 @@ def check(folder):
     assert counts == {1: 8, 2: 8, 3: 8}
 
 
-@pytest.mark.parametrize("processes", ["trainer=cpu", "trainer=ddp2"])
+@pytest.mark.parametrize("processes", ["trainer=cpu", "trainer=ddp2", "trainer=fsdp2"])
 def test_the_engine_samples_from_the_weights_of_the_step_in_every_process(runs, tmp_path, processes):
     folder = save("llama-tied", tmp_path / "model")
     code, said = runs.command("rollout=vllm", "model=path", f"model.path={folder}", processes, *STEPS, python=python_with_vllm())

@@ -201,6 +201,21 @@ def test_the_work_that_is_saved_is_not_done():
 
 
 
+@pytest.mark.parametrize(
+    ("words", "skips"),
+    [
+        (("algo=grpo", "algo.kl=none"), True),
+        (("algo=grpo", "algo.kl=none", "algo.overlong_buffer=0.2"), False),  # equal scores, but not equal rewards
+        (("algo=reinforce", "algo.kl=none", "algo.entropy_coef=0"), False),  # all right is a signal there
+    ],
+)
+def test_equal_scores_mean_no_work_only_where_rollouts_of_a_question_are_compared(words, skips):
+    config = configured(words)
+    model, reference, critic = parts("llama", config, config.model.attention)
+    learner = Learner(config, model, reference, critic)
+    assert learner.skips_no_signal and learner.skips_equal_rewards is skips
+
+
 def test_a_mini_batch_that_no_process_has_a_rollout_of_makes_no_step():
     config = configured(["algo=grpo", "algo.kl=none", "algo.updates=2", "train.skip_no_signal=false"])
     rollouts, rewards = batch()

@@ -19,23 +19,28 @@ def test_alone_the_result_and_the_error_are_ones_own():
         ranks.together(fail, torch.device("cpu"))
 
 
+KINDS = (UserError, OSError, RuntimeError)
+
+
 def one(rank, file, folder):
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
 
-    def work():
+    def work(kind):
         if rank == 1:
-            raise UserError("start the server")
-        return "done"
+            raise kind("start the server")
 
-    try:
-        said = ranks.together(work, torch.device("cpu"))
-    except UserError as error:
-        said = str(error)
-    (folder / str(rank)).write_text(said)
+    said = []
+    for kind in KINDS:
+        try:
+            ranks.together(lambda kind=kind: work(kind), torch.device("cpu"))
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+    (folder / str(rank)).write_text("\n".join(said))
     dist.destroy_process_group()
 
 
 def test_an_error_of_one_process_stops_all_of_them(tmp_path):
     multiprocessing.spawn(one, args=(tmp_path / "meet", tmp_path), nprocs=2)
-    assert (tmp_path / "1").read_text() == "start the server"
-    assert "another process" in (tmp_path / "0").read_text()
+    assert (tmp_path / "1").read_text().splitlines() == [f"{kind.__name__}: start the server" for kind in KINDS]
+    others = (tmp_path / "0").read_text().splitlines()
+    assert len(others) == len(KINDS) and all(line.startswith("UserError: another process") for line in others)
