@@ -36,15 +36,19 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Server:
-    """A vLLM server of a training run, started by the command that errors show, but for what a small machine needs."""
+    """A vLLM server of a training run, started by the command that errors show, but for what a CPU needs.
 
-    def __init__(self, servers: VllmServers, url: str, log: Path) -> None:
+    `read`: tokens of prompts that it reads at once, at least its longest sequence.
+    """
+
+    def __init__(self, servers: VllmServers, url: str, log: Path, read: int = 8192) -> None:
         self.url, self.log = url, log
         command = servers.command(url).replace(" python ", f" {python_with_vllm()} ")
         with open(log, "w") as file:
             self.process = subprocess.Popen(
-                f"exec env {command} --enforce-eager --kv-cache-memory-bytes {2**28}", shell=True, stdout=file, stderr=subprocess.STDOUT,
-                env=environment(VLLM_CPU_OMP_THREADS_BIND="nobind", TORCH_COMPILE_DISABLE="1"), start_new_session=True)  # fmt: skip
+                f"exec env {command} --enforce-eager --kv-cache-memory-bytes {2**28} --no-enable-chunked-prefill --max-num-batched-tokens {read}",
+                shell=True, stdout=file, stderr=subprocess.STDOUT, env=environment(VLLM_CPU_OMP_THREADS_BIND="nobind", TORCH_COMPILE_DISABLE="1"),
+                start_new_session=True)  # fmt: skip
 
     def __enter__(self) -> "Server":
         http, end = Http(), time.monotonic() + START_S

@@ -110,7 +110,7 @@ def served(tmp_path_factory):
     loaded = load_model(str(save("llama-tied", folder / "model")))
     url = f"http://127.0.0.1:{free_port()}"
     servers = VllmServers([url], model=loaded.folder, dtype="float32", context=512, batch=16, timeout_s=300)
-    with Server(servers, url, folder / "server.log") as server:
+    with Server(servers, url, folder / "server.log", read=600) as server:
         backend = Served(servers, folder / "weights", here)
         yield server, VllmSampler(backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=torch.float32)
 

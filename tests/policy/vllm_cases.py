@@ -197,10 +197,11 @@ SHARED = (
     after_each_of_several_updates_the_log_probabilities_agree_and_no_cached_prefix_is_used,
     without_seeds_the_rollouts_of_a_group_still_differ,
     after_rest_comes_a_publish,
+    more_prompts_than_are_read_at_once_keep_their_seeds,
 )
 CASES = (
     *SHARED, without_seeds_a_batch_repeats_and_another_is_drawn_otherwise, what_a_group_and_its_next_turn_have_in_common_is_computed_once,
-    more_prompts_than_are_read_at_once_keep_their_seeds, weights_of_another_version_are_an_error,
+    weights_of_another_version_are_an_error,
 )  # fmt: skip
 
 
