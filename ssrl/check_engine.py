@@ -1,4 +1,5 @@
-"""What `engine=`, `retriever=`, `simulator=`, `wrapper=` and the token budgets cannot mean: rules that `ssrl/check.py` asks, one sentence or None each."""
+"""What `engine=`, `retriever=`, `simulator=`, `wrapper=` and the token budgets cannot mean: rules that `ssrl/check.py` asks, one sentence or None each;
+and how long a sequence they allow."""
 
 from __future__ import annotations
 
@@ -6,8 +7,6 @@ from operator import attrgetter
 
 from ssrl.config import ANSWERING, Config, EngineConfig, RetrieverConfig
 from ssrl.schema import idle, keys
-
-_WRAPPER = 64  # tokens around the documents of an answered search, at most
 
 
 def budgets_fit(config: Config) -> str | None:
@@ -34,7 +33,8 @@ def longest(config: Config) -> int:
     if config.task == "ask" or any(engine.name == "sim2real" and engine.k == "all" for engine in engines(config)):
         return context  # a question of any length, or searches without an end
     answers = max(answered(engine) for engine in engines(config))
-    documents = answers * (rollout.max_information_tokens + _WRAPPER)
+    around = len(config.wrapper.before) + len(config.wrapper.after)  # a token has at least one of these characters
+    documents = answers * (rollout.max_information_tokens + around)
     return min(context, rollout.max_prompt_tokens + rollout.max_response_tokens + documents)
 
 

@@ -162,7 +162,7 @@ class RolloutConfig:
     dtype: str = choice("auto", "auto", "float32", "bfloat16")
     """Type of the sampler's copy of the weights. `auto`: bfloat16 where the processor computes in it, else float32."""
     seeded: bool = only(True, "vllm", "vllm_server")
-    """vllm, vllm_server: each request has its own seed, so that a result depends on nothing else in the batch. false: engines draw from one stream, which is faster on some GPUs and does not repeat."""
+    """vllm, vllm_server: each request has its own seed, so that a result depends on nothing else in the batch. false: a batch draws from one stream, which is faster on some GPUs; in process it repeats with the same batch, from servers it does not."""
     cache_gb: float = free(4.0, names=("vllm",))
     """vllm: GiB of the KV cache of each process, beside what the trainer needs on the same device."""
     sleep: bool = free(True, names=("vllm",))

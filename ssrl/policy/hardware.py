@@ -34,7 +34,7 @@ def precision(choice: str, device: str) -> str:
 
 
 def keep_freed_memory() -> None:
-    """From now on this process keeps the memory that it frees, in pieces of less than 1 GiB, for its next tensors (glibc; elsewhere nothing).
+    """From now on this process keeps the memory that it frees, in pieces of less than 1 GiB (32 MiB with an older glibc), for its next tensors (glibc; elsewhere nothing).
 
     By default, glibc gives every tensor of more than 32 MiB pages of its own and takes them back with it, so that each layer of each row waits
     for the system to clear the same pages again: about a tenth of an update's time on a CPU.
@@ -49,8 +49,8 @@ def keep_freed_memory() -> None:
 def determinism(wanted: bool) -> Literal["warn"] | bool:
     """Lightning's word for `trainer.deterministic`: kernels whose results repeat, where there are such.
 
-    PyTorch would then also write not-a-number into every new tensor, to show where something reads what it has not written. That makes no
-    result repeat that did not before, and it costs memory traffic in every operation of sampler and update; it is switched off.
+    PyTorch would then also write not-a-number into every new tensor, so that an operation that reads what nobody has written repeats, too. No
+    operation of sampler or update does, and all would pay for it in memory traffic; it is switched off.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False
     return "warn" if wanted else False

@@ -59,7 +59,8 @@ class TransformersSampler:
 
     def publish(self) -> None:
         """Take over the policy's weights as they are now; adapters are merged into them."""
-        with torch.no_grad():
+        # adapters are merged in the same arithmetic within a training step and outside
+        with torch.no_grad(), torch.autocast(self.source.device.type, enabled=False):
             moved = self.model is not None and self.device is None and self.model.device != self.source.device
             if self.model is None or moved:
                 self.model = _frozen_copy(self.source, self.dtype, self.device or self.source.device)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from ssrl.errors import UserError
 from ssrl.policy.stop import shortest_holding
 from ssrl.types import Finish, Request
 
@@ -70,6 +71,9 @@ def ending(request: Request, written: Written, end_ids: frozenset[int], tokenize
 
     vLLM looks for stop strings in text that it decodes piece by piece; where it stopped at one that the ids as a whole do not hold, the
     completion ends there all the same, and the episode loop goes on behind it.
+
+    Raises:
+        UserError: vLLM's longest sequence is too short for the request, which it tells only by ending early.
     """
     end = next((i + 1 for i, token in enumerate(written.ids) if token in end_ids), None)
     held = shortest_holding(tokenizer, written.ids[:end], request.stop)
@@ -77,8 +81,13 @@ def ending(request: Request, written: Written, end_ids: frozenset[int], tokenize
         return held, Finish.STOP
     if end is not None:
         return end, Finish.EOS
-    if written.finish == "length" or len(written.ids) >= request.max_new_tokens:
+    if len(written.ids) >= request.max_new_tokens:
         return len(written.ids), Finish.LENGTH
+    if written.finish == "length":
+        raise UserError(
+            f"vLLM stopped after {len(written.ids)} of {request.max_new_tokens} tokens, where sequences end for it: start its server with "
+            f"--max-model-len {len(request.prompt_ids) + request.max_new_tokens} or more"
+        )
     if written.finish != "stop":
         raise RuntimeError(f"vLLM ended a request with finish reason {written.finish!r}, expected stop or length")
     return len(written.ids), Finish.STOP

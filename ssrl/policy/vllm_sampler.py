@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import torch
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ssrl.errors import UserError
@@ -24,22 +23,23 @@ class VllmSampler:
     """Continues sequences with engines that hold a copy of the policy's weights in `dtype`, one version of them at a time.
 
     Every completion must have been written by the version that was published last; anything else is an error. After each publish a probe
-    compares the engines' log-probabilities with the policy's own, unless its weights are cut over several processes. What vLLM does not
+    compares the engines' log-probabilities with the policy's own. What vLLM does not
     tell, the policy computes in a forward pass of its own: entropies over the full vocabulary, and log-probabilities before top-p and top-k.
 
     Args:
         backend: the engine in this process, or servers.
-        seeded: give each request its own seed, so that results do not depend on what else is in the batch. Off: engines draw from one
-            stream, which is faster on some GPUs.
+        seeded: give each request its own seed, so that results do not depend on what else is in the batch. Off: a batch draws
+            from one stream, which is faster on some GPUs.
+        probes: off where the policy alone cannot compute them, since its weights are cut over processes.
         publish: take over the weights at once. Off where another process does it for all.
     """
 
     def __init__(
         self, backend: Backend, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end_ids: frozenset[int], *, dtype: torch.dtype,
-        seeded: bool = True, publish: bool = True,
+        seeded: bool = True, probes: bool = True, publish: bool = True,
     ) -> None:  # fmt: skip
         self.backend, self.source, self.tokenizer, self.end_ids = backend, model, tokenizer, end_ids
-        self.dtype, self.seeded = dtype, seeded
+        self.dtype, self.seeded, self.probes = dtype, seeded, probes
         self.listener: Callable[[int, int], None] | None = None  # told (index of the request, token) when a request is done
         self.version = ""  # of the weights that the engines hold; empty: none that may be used
         self._name, self._published = uuid.uuid4().hex[:12], 0
@@ -56,8 +56,9 @@ class VllmSampler:
         self.version = ""  # a publish that fails half-way leaves nothing that could be sampled from
         self._published += 1
         weights = ((name, weight.to(self.dtype)) for name, weight in merged_weights(self.source).items())
-        self.version = self.backend.load(weights, f"{self._name}-{self._published}")
-        if not isinstance(next(self.source.parameters()), DTensor):
+        with torch.autocast(self.source.device.type, enabled=False):  # adapters are merged as they are where nothing is trained
+            self.version = self.backend.load(weights, f"{self._name}-{self._published}")
+        if self.probes:
             self._probe()
 
     def rest(self) -> None:

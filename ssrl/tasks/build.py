@@ -56,7 +56,13 @@ def _with_adapters(model: PreTrainedModel, lora: LoraConfig) -> PreTrainedModel:
     from peft import get_peft_model
 
     targets = lora.targets[0] if lora.targets == ["all-linear"] else list(lora.targets)
-    return get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
+    adapted = get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
+    if model.config.tie_word_embeddings and any(hasattr(m, "base_layer") for m in (model.get_input_embeddings(), model.get_output_embeddings())):
+        raise UserError(
+            f"model.lora.targets={lora.targets} names an embedding that this model uses for its input and its output: adapters of one would reach "
+            "the other; type model.lora.targets=[all-linear], or names of layers between them"
+        )
+    return adapted
 
 
 def build_critic(config: Config, loaded: LoadedModel) -> Critic | None:
@@ -129,5 +135,6 @@ def build_trained(config: Config) -> LoadedModel:
     loaded = build_policy(config)
     if config.ckpt is not None:
         load_weights(loaded.model, locate(config.ckpt)[1])
-    loaded.model.to(device_of(config))
+    if config.trainer.strategy != "fsdp":  # nothing is trained, and the sampler has a copy
+        loaded.model.to(device_of(config))
     return loaded

@@ -19,7 +19,6 @@ from ssrl.config import Config
 from ssrl.errors import UserError
 from ssrl.policy.hardware import determinism, precision
 from ssrl.policy.load import load_model
-from ssrl.policy.shard import is_sharded
 from ssrl.processes import is_first_process
 from ssrl.report.page import write_page
 from ssrl.runlog.folder import RunFolder, State
@@ -69,7 +68,7 @@ class Fit:
         if c.model.attention == "flex" and device.type == "cpu":  # trainer=auto found no GPU
             raise UserError(FLEX_ON_CPU)
         loaded = build_policy(c)
-        if c.trainer.strategy != "fsdp":  # which moves each layer when it has cut it, so that no card must hold the whole
+        if c.trainer.strategy != "fsdp":  # which moves one layer at a time and cuts it, so that no card holds all that is trained
             loaded.model.to(device)  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         self.evaluating = build_evaluating(c, agent, loaded)
@@ -173,7 +172,7 @@ class Fit:
             raise SystemExit(0)  # Lightning takes any other code for a crash and kills the first process
         if weights.exists():
             load_into(self.module, read_weights(weights))
-        if not is_sharded(self.module):
+        if c.trainer.strategy != "fsdp":
             self.module.to(device_of(c))  # Lightning leaves it on the CPU
         self.module.publish()
 

@@ -30,9 +30,10 @@ def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> 
         UserError: the model's attention is not one that updates compute, vLLM cannot run it, or a server does not answer as it must.
     """
     r = config.rollout
+    sharded = config.trainer.strategy == "fsdp"  # the policy waits on the CPU until it is cut
     dtype = sampler_dtype(r.dtype, device.type)
     if r.name == "hf":
-        where = device if config.trainer.strategy == "fsdp" else None  # the policy waits on the CPU until it is cut
+        where = device if sharded else None
         return TransformersSampler(loaded.model, loaded.tokenizer, loaded.end_ids, batch=r.batch, dtype=dtype, device=where)
     check_supported(loaded.model)  # vLLM may sample from it, but packed rows would not see it as vLLM does
     context, made_for = longest(config), getattr(loaded.model.config, "max_position_embeddings", config.model.context)
@@ -52,5 +53,5 @@ def build_sampler(config: Config, loaded: LoadedModel, device: torch.device) -> 
         backend = Served(servers, Path(r.weights or Path(config.runs) / ".weights"), lambda work, beside: ranks.from_first(work, beside, device))
     # further processes join the first only when training starts, and until then it alone may talk to the servers
     return VllmSampler(
-        backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=dtype, seeded=r.seeded,
+        backend, loaded.model, loaded.tokenizer, loaded.end_ids, dtype=dtype, seeded=r.seeded, probes=not sharded,
         publish=r.name == "vllm" or is_first_process())  # fmt: skip

@@ -68,7 +68,7 @@ class Collector:
     def settle(self, device: torch.device) -> None:
         """Wait until nothing is sampled beside; a refusal on one process ends all."""
         if self._sampling is not None:
-            self.ahead, self._sampling = ranks.together(self._sampling.result, device), None
+            self.ahead, self._sampling = ranks.together(self._sampling.result, device, Exception), None
 
     def collect(self, draws: Sequence[Draw], step: int, questions: Sequence[Question], device: torch.device) -> Collected:
         """The rollouts of this process's share of a step's questions, `draws`; `questions`: all that more can be drawn from."""
@@ -138,7 +138,7 @@ class Collector:
 
     def _sample(self, draws: Sequence[Draw], step: int, kind: str, device: torch.device) -> Sampled:
         """The rollouts of this process's share of a batch."""
-        return ranks.together(lambda: self._ask(draws, step, kind), device)
+        return ranks.together(lambda: self._ask(draws, step, kind), device, Exception)
 
     def _ask(self, draws: Sequence[Draw], step: int, kind: str) -> Sampled:
         r, started = self.config.rollout, time.perf_counter()

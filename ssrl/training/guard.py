@@ -35,14 +35,11 @@ class Watch:
     def trained(self, metrics: Mapping[str, float]) -> list[str]:
         """After a training step."""
         c, first = self.config, self.state["first"]
-        gap = metrics.get("mismatch/mean_abs", 0.0)
-        found = [self._once(
-            "mismatch", gap > c.mismatch,
-            f"log-probabilities of sampler and update differ by {gap:.3g} on average (mismatch/mean_abs): does the engine have the new weights?")]  # fmt: skip
         now = {name: metrics.get(f"train/{name}") for name in ("entropy", "response_tokens", "searches")}
         if len(first) < _BASELINE:
             first.append(now)
-            return [sentence for sentence in found if sentence]
+            return []
+        found = []
         for name, words in (("entropy", "entropy"), ("response_tokens", "response length"), ("searches", "searches per rollout")):
             known = [row[name] for row in first if row[name] is not None]
             if not known or now[name] is None:
@@ -55,6 +52,14 @@ class Watch:
                 bad, verb = now[name] > factor * before, "rose"
             found.append(self._once(name, bad, f"{words} {verb} from {before:.3g} in the first steps to {now[name]:.3g}"))
         return [sentence for sentence in found if sentence]
+
+    def sampled(self, metrics: Mapping[str, float]) -> str | None:
+        """After a training step, about who sampled for it."""
+        gap = metrics.get("mismatch/mean_abs", 0.0)
+        return self._once(
+            "mismatch", gap > self.config.mismatch,
+            f"log-probabilities of sampler and update differ by {gap:.3g} on average (mismatch/mean_abs): "
+            "the sampler has other weights, or computes them otherwise")  # fmt: skip
 
     def _once(self, name: str, bad: bool, sentence: str) -> str | None:
         told = self.state["told"]
@@ -82,17 +87,20 @@ class Guard(L.Callback):
             found += [low] if low else []
         for sentence in found:
             self._act(sentence, trainer, module)
+        if told := self.watch.sampled(module.last.metrics):
+            self._act(told, trainer, module, curable=False)
 
-    def _act(self, sentence: str, trainer: L.Trainer, module: SearchRL) -> None:
+    def _act(self, sentence: str, trainer: L.Trainer, module: SearchRL, *, curable: bool = True) -> None:
+        """`curable`: earlier weights would help."""
         said = f"guard: step {module.steps_done}: {sentence}"
         if self.action == "stop":
             self.announce(f"{said}; the run stops (guard.action=stop), its best checkpoint is kept")
             trainer.should_stop = True
-        elif self.action == "rollback" and self.best.exists():
+        elif self.action == "rollback" and curable and self.best.exists():
             module.restore(read_weights(self.best))
             self.announce(f"{said}; back to the best checkpoint, of step {module.best[1]} (guard.action=rollback)")
         else:
-            self.announce(f"{said} (guard.action=stop or rollback would act)")
+            self.announce(f"{said} (guard.action=stop{' or rollback' if curable else ''} would act)")
 
     def state_dict(self) -> dict[str, Any]:
         return self.watch.state

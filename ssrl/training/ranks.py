@@ -31,17 +31,18 @@ def largest(value: float, device: torch.device) -> float:
     return _reduce([value], device, dist.ReduceOp.MAX)[0]
 
 
-def together(work: Callable[[], T], device: torch.device) -> T:
+def together(work: Callable[[], T], device: torch.device, kinds: type[Exception] = UserError) -> T:
     """What `work` returns on this process.
 
     Raises:
-        UserError: on all processes, where it was raised on any; else the others would wait for one that has gone. Any other exception is
-            raised where it was, and as a UserError on the others.
+        UserError: on all processes, where it was raised on any; else the others would wait for one that has gone. So it is with any other
+            of these `kinds`, which the process that raised it raises again: more than UserErrors only where the work of one process waits for
+            no other in its middle.
     """
     problem = result = None
     try:
         result = work()
-    except Exception as error:
+    except kinds as error:
         problem = error
     if largest(float(problem is not None), device):
         raise problem or UserError("another process had to stop; what it printed says why")
@@ -49,7 +50,7 @@ def together(work: Callable[[], T], device: torch.device) -> T:
 
 
 def from_first(work: Callable[[], T], beside: Callable[[], object], device: torch.device) -> T:
-    """What `work` returns on the first process, on all of them; the others do `beside` meanwhile. A UserError of one is raised on all."""
+    """What `work` returns on the first process, on all of them; the others do `beside` meanwhile. An error of one stops all, as in `together`."""
     return gathered([together(work if rank() == 0 else beside, device)])[0]
 
 

@@ -59,7 +59,7 @@ class Sharded(ModelParallelStrategy):
 
     def _by_first(self, work: Callable[[], None]) -> None:
         """The first process does it while the others wait; where it fails, all stop."""
-        ranks.together(work if self.is_global_zero else lambda: None, self.root_device)
+        ranks.together(work if self.is_global_zero else lambda: None, self.root_device, Exception)
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         path = Path(self.broadcast(str(checkpoint_path)))

@@ -64,8 +64,10 @@ def test_a_glibc_that_refuses_a_gibibyte_is_told_less(monkeypatch):
 
 
 @pytest.mark.parametrize(("wanted", "word"), [(True, "warn"), (False, False)])
-def test_kernels_repeat_their_results_and_new_tensors_are_not_filled(wanted, word):
+def test_kernels_repeat_their_results_and_new_tensors_are_not_filled(monkeypatch, wanted, word):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     assert hardware.determinism(wanted) == word
+    assert not torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(wanted, warn_only=True)  # as Lightning does
     try:
         torch.full((2**16,), 7.0)  # its place is free again

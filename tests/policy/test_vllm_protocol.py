@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from ssrl.errors import UserError
 from ssrl.policy.vllm_protocol import Written, ending, job, top_entropy
 from ssrl.types import Finish, Request, Sampling
 
@@ -65,6 +66,11 @@ def test_a_full_budget_is_length_unless_the_last_token_ends_it(tiny):
     assert end(tiny, "abcd", "length", n=4) == (4, Finish.LENGTH)
     assert end(tiny, "abc", "stop", n=4, ended=True) == (4, Finish.EOS)
     assert end(tiny, "</search>", "length", n=9, stop=("</search>",)) == (9, Finish.STOP)
+
+
+def test_a_server_whose_sequences_are_too_short_is_named_instead_of_cutting_rollouts(tiny):
+    with pytest.raises(UserError, match="stopped after 2 of 4 tokens.*--max-model-len"):
+        end(tiny, "ab", "length", n=4)
 
 
 def test_a_stop_that_the_ids_do_not_hold_still_ends_it(tiny):

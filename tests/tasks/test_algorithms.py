@@ -119,3 +119,11 @@ def test_the_guard_says_what_it_saw_and_acts_as_configured(graded, capsys, actio
     assert (done < 6) == (action == "stop")
     assert torch.load(folder.path / "checkpoints" / "last.ckpt", weights_only=False)["ssrl"]["steps_done"] == done
     assert ("back to the best checkpoint" in said) == (action == "rollback")
+
+
+@pytest.mark.parametrize("action", ["stop", "rollback"])
+def test_a_sampler_that_disagrees_stops_a_run_and_takes_no_weights_back(graded, capsys, action):
+    folder = graded.run(f"guard.action={action}", "guard.mismatch=0", *FOUR, "train.steps=3", "eval.every=1")  # rounding is enough
+    said = " ".join(capsys.readouterr().out.split())
+    assert "log-probabilities of sampler and update differ by" in said and "back to the best checkpoint" not in said
+    assert (folder.status().step < 3) == (action == "stop")

@@ -8,9 +8,9 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from ssrl.check_engine import longest
-from ssrl.config import Config, EngineConfig, ModelConfig, RolloutConfig, TrainerConfig
+from ssrl.config import Config, EngineConfig, LoraConfig, ModelConfig, RolloutConfig, TrainerConfig
 from ssrl.errors import UserError
-from ssrl.tasks.build import device_of
+from ssrl.tasks.build import build_policy, device_of
 from ssrl.tasks.samplers import build_sampler
 
 
@@ -34,8 +34,8 @@ def test_a_model_with_sliding_windows_is_no_policy_whatever_samples(name):
     ("engine", "tokens"),
     [
         (EngineConfig(name="fullsim"), 100 + 50),
-        (EngineConfig(name="fullreal", max_turns=2), 100 + 50 + 2 * (30 + 64)),  # documents and what is around them
-        (EngineConfig(name="sim2real", k="3"), 100 + 50 + 3 * (30 + 64)),
+        (EngineConfig(name="fullreal", max_turns=2), 100 + 50 + 2 * (30 + 31)),  # documents and what is around them
+        (EngineConfig(name="sim2real", k="3"), 100 + 50 + 3 * (30 + 31)),
         (EngineConfig(name="sim2real", k="all"), 8192),  # searches without an end
     ],
 )
@@ -45,3 +45,10 @@ def test_an_engine_that_samples_is_made_for_the_longest_sequence_of_the_run_and_
     assert longest(config) == tokens
     assert longest(replace(config, task="ask")) == 8192  # a question may be longer than those of the data
     assert longest(replace(config, model=ModelConfig(context=120))) == 120
+
+
+def test_adapters_on_an_embedding_that_the_output_shares_are_refused():
+    config = Config(model=ModelConfig(path="random:tiny", lora=LoraConfig(rank=2, targets=["q_proj", "lm_head"])))
+    with pytest.raises(UserError, match=r"model.lora.targets=.*lm_head.*type model.lora.targets=\[all-linear\]"):
+        build_policy(config)
+    build_policy(replace(config, model=replace(config.model, lora=LoraConfig(rank=2, targets=["q_proj"]))))

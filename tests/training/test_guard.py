@@ -36,10 +36,9 @@ def test_entropy_and_length_that_explode_and_searches_that_vanish_are_told_with_
 
 def test_a_sampler_that_computes_something_else_is_told_from_the_first_step_on():
     watch = Watch(GuardConfig())
-    assert watch.trained({"mismatch/mean_abs": 0.05}) == []
-    (sentence,) = watch.trained({"mismatch/mean_abs": 1.75})
-    assert "differ by 1.75 on average" in sentence
-    assert watch.trained(step() | {"mismatch/mean_abs": 1.8}) == []  # told once
+    assert watch.sampled({}) is None and watch.sampled({"mismatch/mean_abs": 0.05}) is None
+    assert "differ by 1.75 on average" in watch.sampled({"mismatch/mean_abs": 1.75})
+    assert watch.sampled({"mismatch/mean_abs": 1.8}) is None  # told once
 
 
 def test_a_policy_that_never_searched_does_not_stop_searching_and_a_step_without_figures_is_no_trouble():

@@ -32,7 +32,7 @@ def one(rank, file, folder):
     said = []
     for kind in KINDS:
         try:
-            ranks.together(lambda kind=kind: work(kind), torch.device("cpu"))
+            ranks.together(lambda kind=kind: work(kind), torch.device("cpu"), Exception)
         except Exception as error:
             said.append(f"{type(error).__name__}: {error}")
     (folder / str(rank)).write_text("\n".join(said))
