@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,10 @@ def _with_adapters(model: PreTrainedModel, lora: LoraConfig) -> PreTrainedModel:
     from peft import get_peft_model
 
     targets = lora.targets[0] if lora.targets == ["all-linear"] else list(lora.targets)
-    adapted = get_peft_model(model, PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"))
+    how = PeftConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True`")  # refused below, in one sentence
+        adapted = get_peft_model(model, how)
     if model.config.tie_word_embeddings and any(hasattr(m, "base_layer") for m in (model.get_input_embeddings(), model.get_output_embeddings())):
         raise UserError(
             f"model.lora.targets={lora.targets} names an embedding that this model uses for its input and its output: adapters of one would reach "
