@@ -1,4 +1,6 @@
-"""Does what needs a GPU work on this one? A verdict an item, in under 10 minutes (then what is left is skipped), with a tiny random model; nothing is fetched.
+"""Does what needs a GPU work on this one? A verdict an item, with a tiny random model; nothing is fetched.
+
+Ends in under 10 minutes: what is left by then is skipped.
 
     python benchmarks/gpu_check.py                  # all items; what needs a GPU is skipped without one
     python benchmarks/gpu_check.py --only vllm fsdp2 --out figures.json

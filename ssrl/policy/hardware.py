@@ -34,8 +34,9 @@ def precision(choice: str, device: str) -> str:
 
 
 def keep_freed_memory() -> None:
-    """From now on this process keeps the memory that it frees, in pieces of less than 1 GiB (32 MiB with an older glibc), for its next tensors (glibc; elsewhere nothing).
+    """From now on this process keeps the memory that it frees for its next tensors, in pieces of less than 1 GiB.
 
+    It tells glibc so; an older one keeps pieces of up to 32 MiB, and with another C library nothing changes.
     By default, glibc gives every tensor of more than 32 MiB pages of its own and takes them back with it, so that each layer of each row waits
     for the system to clear the same pages again: about a tenth of an update's time on a CPU.
     """

@@ -38,6 +38,12 @@ def device_of(config: Config) -> torch.device:
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0"))))
 
 
+def place(module: torch.nn.Module, config: Config) -> None:
+    """Move it to where this process computes. FSDP does so itself, one layer at a time as it cuts them, so that no card holds all that is trained."""
+    if config.trainer.strategy != "fsdp":
+        module.to(device_of(config))
+
+
 def build_policy(config: Config) -> LoadedModel:
     """The model with its adapters, if any."""
     transformers_logging.set_verbosity_error()
@@ -139,6 +145,5 @@ def build_trained(config: Config) -> LoadedModel:
     loaded = build_policy(config)
     if config.ckpt is not None:
         load_weights(loaded.model, locate(config.ckpt)[1])
-    if config.trainer.strategy != "fsdp":  # nothing is trained, and the sampler has a copy
-        loaded.model.to(device_of(config))
+    place(loaded.model, config)
     return loaded

@@ -25,7 +25,17 @@ from ssrl.runlog.folder import RunFolder, State
 from ssrl.runlog.identity import resolved
 from ssrl.runlog.manifest import build_manifest
 from ssrl.runlog.mirrors import Mirrors, open_mirrors
-from ssrl.tasks.build import build_agent, build_critic, build_evaluating, build_policy, device_of, engine_identity, ping, short_enough
+from ssrl.tasks.build import (
+    build_agent,
+    build_critic,
+    build_evaluating,
+    build_policy,
+    device_of,
+    engine_identity,
+    ping,
+    place,
+    short_enough,
+)
 from ssrl.tasks.checkpoint import checkpoint_path
 from ssrl.tasks.measure import measure
 from ssrl.tasks.show import relative, show_run
@@ -68,8 +78,7 @@ class Fit:
         if c.model.attention == "flex" and device.type == "cpu":  # trainer=auto found no GPU
             raise UserError(FLEX_ON_CPU)
         loaded = build_policy(c)
-        if c.trainer.strategy != "fsdp":  # which moves one layer at a time and cuts it, so that no card holds all that is trained
-            loaded.model.to(device)  # the sampler's copy is laid out for where the policy is
+        place(loaded.model, c)  # the sampler's copy is laid out for where the policy is
         agent = build_agent(c, loaded)
         self.evaluating = build_evaluating(c, agent, loaded)
         if self.first:
@@ -172,8 +181,7 @@ class Fit:
             raise SystemExit(0)  # Lightning takes any other code for a crash and kills the first process
         if weights.exists():
             load_into(self.module, read_weights(weights))
-        if c.trainer.strategy != "fsdp":
-            self.module.to(device_of(c))  # Lightning leaves it on the CPU
+        place(self.module, c)  # Lightning leaves it on the CPU
         self.module.publish()
 
     def _fit(self, data: QuestionData) -> None:

@@ -229,7 +229,7 @@ def main(folder):
         try:
             case(sampler)
             results[case.__name__] = ""
-        except Exception:
+        except Exception:  # whatever it was is the case's result, on which its test fails
             results[case.__name__] = traceback.format_exc()
     print(json.dumps(results))
 
